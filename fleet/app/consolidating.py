@@ -118,16 +118,19 @@ class _Migration(NamedTuple):
 # --- a session's end ------------------------------------------------------------------------------------------------
 
 
-def close_session(workspace: Workspace, agent: str, session: str, reflection: Reflection | None = None) -> _Closing:
+def close_session(
+    workspace: Workspace, agent: str, session: str, reflection: Reflection | None = None, run: str = ""
+) -> _Closing:
     """Log what a session did, suggest or promote what recurs, and consolidate if the gates are open.
 
-    A second call adds nothing. A session without events gets no block. A block has the lines of the reflection; without
-    one, the observations.
+    A second call adds nothing. A session without events gets no block. A block has the lines of the reflection, made by
+    ``run``; without one, the observations.
     """
     if workspace.is_read_only:
         return _Closing("", _Suggestions(auto_reflect.SUGGEST))
     Runs(workspace).recover()
-    log = _log_session(workspace, agent, session, _lines_of_reflection(reflection) if reflection is not None else {})
+    lines = _lines_of_reflection(reflection) if reflection is not None else {}
+    log = _log_session(workspace, agent, session, lines, run if lines else "")
     suggested = suggest(workspace, agent)
     consolidated = None
     if check(workspace, agent, session).is_open:
@@ -136,7 +139,7 @@ def close_session(workspace: Workspace, agent: str, session: str, reflection: Re
     return _Closing(log, suggested, consolidated)
 
 
-def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[str, list[str]]) -> str:
+def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[str, list[str]], run: str) -> str:
     """Append a session's block to the day's log; return its path, "" where nothing is new in it."""
     now_ms = workspace.world.wall_ms()
     whose = Whose.of(agent, session, now_ms)
@@ -144,13 +147,14 @@ def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[
         pad = Scratchpad(Runs(workspace).page(auto_reflect.FILE).text)
         observed = [each for each in pad.statements() if each.session == whose.key]
         since = min([_day(now_ms - 2 * _DAY_MS), *(each.at[:10] for each in observed)])
-        logged = set()
-        for block in _blocks(workspace, since):
+        logged, reflected = set[str](), ""
+        for block in _standing_blocks(workspace, since):
             if block.session == whose.key and block.is_whole:
                 logged |= {_wording_id(each.text) for each in block.statements}
+                reflected = max(reflected, block.at if block.run else "")
             else:
                 observed += [each for each in block.statements if each.session == whose.key]
-        by_kind = (lines or _lines_of_observations(observed)).items()
+        by_kind = (lines or _lines_of_observations(each for each in observed if each.at > reflected)).items()
         new = {kind: [text for text in texts if _wording_id(text) not in logged] for kind, texts in by_kind}
         if not any(new.values()):
             return ""
@@ -158,7 +162,7 @@ def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[
         log = DailyLog(day, Runs(workspace).page(DailyLog(day).path).text)
         if not (workspace.root / log.path).exists():
             observing.keep_ignored(workspace.files)
-        block_text = log.appended_block(whose, new)
+        block_text = log.appended_block(whose, new, run)
         workspace.files.append(workspace.root / log.path, block_text.encode("utf-8", "surrogateescape"))
     return log.path
 
@@ -235,9 +239,12 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
     """Return the recurrences that are known nowhere yet, and the rows that wait, each with its recurrence."""
     pad = Scratchpad(page.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
     since = _day(workspace.world.wall_ms() - DAYS_REFLECTED * _DAY_MS)
-    statements = [*pad.statements(), *(each for block in _blocks(workspace, since) for each in block.statements)]
+    statements = [
+        *pad.statements(),
+        *(each for block in _standing_blocks(workspace, since) for each in block.statements),
+    ]
     clean = [each for each in statements if not each.has_secret]
-    rules = [*pad.promoted_items(), *_texts_undone(workspace)]
+    rules = [*pad.promoted_items(), *_texts_declined(workspace)]
     with suppress(DiskError):  # an unreadable file has no rules here; writing into it is refused later
         rules += AgentsFile(Runs(workspace).page(auto_reflect.AGENTS_FILE).text).rules()
     rows = pad.ready()
@@ -251,10 +258,12 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
     return [each for each in new if len(each.sessions) >= SESSIONS_MIN], waiting
 
 
-def _texts_undone(workspace: Workspace) -> list[str]:
-    """Return the texts of rows and topics whose runs somebody took back: they do not come again."""
+def _texts_declined(workspace: Workspace) -> list[str]:
+    """Return the texts that do not come again: rejected ones, and rows and topics whose runs somebody took back."""
     undone = Runs(workspace).undone()
-    texts: list[str] = []
+    decided = (each for each in Inboxes(workspace).entries() if each.item.kind == "candidate" and each.decision)
+    bodies = [each.item.body for each in decided if each.decision and each.decision.outcome == inbox.REJECTED]
+    texts = [str(body.get("pattern") or body.get("note") or "") for body in bodies]
     for run in Runs(workspace).listed() if undone else ():
         for edit in run.edits if run.id in undone and run.kind in (KIND, REFLECTED) else ():
             if edit.path == auto_reflect.FILE:
@@ -275,10 +284,13 @@ def _as_row(recurrence: Recurrence) -> Entry:
     return Entry(recurrence.category, item.strip(), f"{detail} ({evidence})".strip() if detail else evidence)
 
 
-def _evidence(statement: Statement) -> str:
-    """Return the time, the session and the words of a statement."""
-    session = statement.session if statement.is_known else _session_name(statement.session)
-    return f"{statement.at} {session}: {statement.text}"
+def _evidence(statements: Iterable[Statement]) -> tuple[str, ...]:
+    """Return the time, the session and the words of statements: once of a copy in the daily log, by the first."""
+    rows: dict[tuple[str, str], str] = {}
+    for each in statements:
+        session = each.session if each.is_known else _session_name(each.session)
+        rows.setdefault((each.session, _wording_id(each.text)), f"{each.at} {session}: {each.text}")
+    return tuple(rows.values())
 
 
 def _session_name(key: str) -> str:
@@ -303,7 +315,7 @@ def _item(row: Entry, recurrence: Recurrence | None = None, run: str = "") -> in
         kind="promotion",
         title=f"{row.category} for {auto_reflect.AGENTS_FILE}: {row.item}",
         key=_key(row),
-        evidence=tuple(dict.fromkeys(map(_evidence, recurrence.statements if recurrence else ())))[:10],
+        evidence=_evidence(recurrence.statements if recurrence else ())[:10],
         weight=float(len(recurrence.sessions)) if recurrence else 0.0,
         diff=f"+ {' — '.join(filter(None, (row.item, row.detail)))}",
         body={"what": WHAT, "category": row.category, "item": row.item, "detail": row.detail},
@@ -460,7 +472,7 @@ def _make_plan(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, 
         since = min(since, _day(last)) if last else ""
     files = _pages(workspace, consolidation.FOLDER, consolidation.FILE_BYTES_MAX + 1)
     index = Runs(workspace).page(consolidation.INDEX)
-    plan = Plan.of(index.text, files, _blocks(workspace, since), _absolute, _texts_undone(workspace))
+    plan = Plan.of(index.text, files, _standing_blocks(workspace, since), _absolute, _texts_declined(workspace))
     return plan, files if index.before is None else files | {consolidation.INDEX: index.before}
 
 
@@ -500,6 +512,13 @@ def _blocks(workspace: Workspace, since: str) -> list[Block]:
             text = _head_of(workspace, path, auto_reflect.LOG_BYTES_MAX).decode("utf-8", "replace")
             blocks += DailyLog(DailyLog.day_of(path.name), text).blocks()
     return blocks
+
+
+def _standing_blocks(workspace: Workspace, since: str) -> list[Block]:
+    """Return the blocks from a day on without those of reflections that were undone: these count nowhere."""
+    blocks = _blocks(workspace, since)
+    undone = Runs(workspace).undone() if any(each.run for each in blocks) else {}
+    return [each for each in blocks if each.run not in undone]
 
 
 @contextmanager

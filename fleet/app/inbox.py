@@ -82,7 +82,7 @@ class Listing(NamedTuple):
 
 
 def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int = SHOWN_MAX) -> Listing:
-    """Return the best-evidenced pending items (0: all), of a kind and agent if named, and note that they were shown."""
+    """Return the best-evidenced pending items (0: all), of a kind and agent if they are named."""
     if kind and kind not in KINDS:
         raise UsageError(f"there is no kind {kind[:40]!r}: {', '.join(KINDS)}")
     expired: list[Entry] = []
@@ -93,8 +93,6 @@ def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int
     agents = [agent] if agent else Inboxes(workspace).agents
     waiting = Inboxes(workspace, agents).waiting(kind)
     shown = tuple(waiting[:count] if count else waiting)
-    with suppress(DiskError):
-        Inboxes(workspace).show(() if workspace.is_read_only else shown)
     to_state = sum(CountedLog(workspace, each).unfilled() for each in ([agent] if agent else workspace.agents_here()))
     return Listing(shown, len(waiting), Inboxes(workspace, agents).count().since, tuple(expired), to_state)
 
@@ -128,11 +126,27 @@ def refresh(workspace: Workspace) -> list[Entry]:
         _mirror(workspace, agent, items, [each for each in mine if "what" not in each.item.body])
     rows = [each for each in items_waiting if each.item.body.get("what") == consolidating.WHAT]
     _mirror(workspace, owner, consolidating.waiting(workspace), rows, "it stands no more under Ready to Promote")
-    expired = [each for agent in Inboxes(workspace).agents for each in Inbox(workspace, agent).expire()]
-    for entry in expired:
-        if (handler := _handler(entry.item)) is not None and handler.reject is not None and entry.item.kind == "skill":
-            handler.reject(workspace, entry)
-    return expired
+    boxes = [Inbox(workspace, agent) for agent in Inboxes(workspace).agents]
+    expired = [each for box in boxes for each in box.expire(lambda entry: _has_own_words(workspace, entry))]
+    return [_without_draft(workspace, each) for each in expired]
+
+
+def _has_own_words(workspace: Workspace, entry: Entry) -> bool:
+    """Return whether a draft is there and no longer reads as its run wrote it: what a person wrote is never dropped."""
+    draft = _skill_draft(workspace, entry) if entry.item.kind == "skill" else b""
+    with suppress(NoError):
+        return bool(draft) and draft not in (edit.after for edit in Runs(workspace).find(entry.item.run).edits)
+    return bool(draft)
+
+
+def _without_draft(workspace: Workspace, entry: Entry) -> Entry:
+    """Remove the draft of a dropped item; return the item with that decision."""
+    if entry.item.kind != "skill" or _has_own_words(workspace, entry):
+        return entry
+    did, run = _skill_reject(workspace, entry)
+    decision = Decision(id=entry.item.id, outcome="expired", why="nobody decided it in time", did=did, run=run)
+    Inbox(workspace, entry.agent).decide([decision])
+    return entry._replace(decision=decision)
 
 
 def refresh_and_notify(workspace: Workspace) -> list[Entry]:

@@ -271,7 +271,7 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
     if parsed.reflection is not None:
         writing = Writing(workspace, agent, session, parsed.reflection, run, is_trusted=reflector == RULES)
         plan, writers = writing.write()
-        drawn_from = sorted({each.line for each in plan.reflection.lessons if each.line})
+        drawn_from = sorted({each.line for each in parsed.reflection.lessons if each.line})
         record = replace(record, writers=writers, drawn=tuple(drawn_from[:_DRAWN_MAX]))
     return _finish(workspace, agent, replace(record, duration_s=round(time.monotonic() - began, 3)), plan)
 

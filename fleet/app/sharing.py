@@ -264,7 +264,7 @@ def _count_and_promote(workspace: Workspace) -> list[str]:
             with workspace.db.without_refresh():  # as the promotion has just left them
                 overdue = inbox.refresh_and_notify(workspace)
             for dropped in overdue:
-                workspace.warn(f"dropped from the inbox, since nobody decided it in time: {dropped.item.title}")
+                workspace.warn(f"dropped from the inbox, since nobody decided it in time: {dropped.dropped()}")
         except FleetError as why:
             workspace.warn(f"the inbox was not updated: {why}")
     return promoted

@@ -219,8 +219,8 @@ def _consolidation(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
         return Phase(read=read, changed=number, summary=preview.summary(), diff=diff)
     if number > (most := workspace.config.sleep.changes_max(total)):
         title = f"Consolidating would change {number:,} topics"
-        item_id = tidying.put_aside(workspace, agent, consolidating.KIND, title, (), most, diff[:_DIFF_ROWS])
-        return Phase(read=read, left=(f"{title}, more than {most:,}: it waits as {item_id}, see fleet inbox",))
+        _, where = tidying.put_aside(workspace, agent, consolidating.KIND, title, (), most, diff[:_DIFF_ROWS])
+        return Phase(read=read, left=(f"{title}, more than {most:,}. {where}",))
     try:
         result = consolidating.consolidate(workspace, agent)
     except BusyError as why:
@@ -232,8 +232,8 @@ def _tidy(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     """Put the notebook in order, when there is enough to do."""
     tidied = tidying.tidy(workspace, agent, Mode.COORDINATED, dry_run=dry_run, is_logged=False)
     left = [f"{one} and {other} contradict each other: fleet review" for one, other in tidied.plan.contradictions]
-    if tidied.pending:
-        left.append(f"the plan changes too much: it waits as {tidied.pending}, see fleet inbox")
+    if tidied.left:
+        left.append(f"the plan changes too much. {tidied.left}")
     if tidied.report.skipped is not None:
         left.append(tidied.report.summary())
     number = tidied.report.changes if tidied.run or dry_run else 0
@@ -272,8 +272,8 @@ def _review(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: 
     clusters = reflecting.current_clusters(workspace)
     pending = tuple(reflecting.to_review(clusters))
     before = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()}
-    if not dry_run:
-        inbox.refresh(workspace)
+    dropped = [] if dry_run else inbox.refresh(workspace)
+    pending += tuple(f"dropped, since nobody decided it in time: {each.dropped()}" for each in dropped)
     new = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()} - before
     summary = f"{counted(len(new), 'thing')} more to decide: fleet inbox" if new else ""
     return Phase(read=counted(len(clusters.groups), "cluster"), changed=len(new), summary=summary, left=pending)
@@ -362,8 +362,8 @@ def end_session(call: Call) -> str:
 def _close_session(call: Call, reflected: Iterable[ReflectResult]) -> None:
     """Log what the session did; suggest, promote and consolidate what recurs."""
     with call.guarded("what this session did is in no daily log"):
-        plans = (each.plan for each in reflected if each.session == call.session)
-        reflection = next((plan.reflection for plan in plans if plan is not None), None)
+        own = ((each.plan, each.record) for each in reflected if each.session == call.session)
+        made = next(((plan.reflection, record.run) for plan, record in own if plan and record), (None, ""))
         with opened(call) as workspace:
-            if summary := consolidating.close_session(workspace, call.agent, call.session, reflection).summary():
+            if summary := consolidating.close_session(workspace, call.agent, call.session, *made).summary():
                 call.log(summary)

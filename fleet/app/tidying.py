@@ -57,13 +57,16 @@ _RULE_WORDS_MIN = 5
 class TidyResult(NamedTuple):
     """Result of a pass: its plan, the run ("" where nothing was changed), and the number of notes in the notebook.
 
-    ``pending``: id of the inbox's item that the plan waits as; "" where it does not.
+    Attributes:
+        pending: id of the inbox's item that the plan waits as; "" where it does not.
+        left: why a plan that changes too much was not carried out, and where it waits, or why it does not.
     """
 
     plan: Plan
     run: str = ""
     pending: str = ""
     total: int = 0
+    left: str = ""
 
     @property
     def report(self) -> ReflectionReport:
@@ -126,7 +129,8 @@ def _carry_out(
         if dry_run or not tidied.plan.changes:
             return None
         if is_capped and tidied.report.changes > workspace.config.sleep.changes_max(tidied.total):
-            tidied = tidied._replace(pending=_put_tidying_aside(workspace, agent, tidied))
+            pending, left = _put_tidying_aside(workspace, agent, tidied)
+            tidied = tidied._replace(pending=pending, left=left)
             return None
         draft = _draft(workspace, agent, notebook, tidied.plan)
         return draft
@@ -361,8 +365,8 @@ def _record(workspace: Workspace, agent: str, tidied: TidyResult) -> None:
     Records(workspace, agent).append(record)
 
 
-def _put_tidying_aside(workspace: Workspace, agent: str, tidied: TidyResult) -> str:
-    """Put a plan with too many changes into the inbox; return the item's id."""
+def _put_tidying_aside(workspace: Workspace, agent: str, tidied: TidyResult) -> tuple[str, str]:
+    """Put a plan with too many changes into the inbox; return as ``put_aside``."""
     number, total, rows = tidied.report.changes, tidied.total, tidied.plan.diff()
     if len(rows) > _DIFF_ROWS:
         note = f"... and {len(rows) - _DIFF_ROWS:,} lines more: fleet tidy --mode always --dry-run"
@@ -374,8 +378,10 @@ def _put_tidying_aside(workspace: Workspace, agent: str, tidied: TidyResult) -> 
 
 def put_aside(
     workspace: Workspace, agent: str, what: str, title: str, evidence: Iterable[str], most: int, rows: Iterable[str]
-) -> str:
-    """Put a plan with more than ``most`` changes into the inbox; return the item's id.
+) -> tuple[str, str]:
+    """Put a plan with more than ``most`` changes into the inbox; return the id that it waits as, and a sentence.
+
+    A plan that a person rejected does not wait, and has no id. An approved one is over: the next one waits again.
 
     ``rows``: the plan as a diff.
     """
@@ -387,7 +393,13 @@ def put_aside(
         diff="\n".join(rows),
         body={"what": what},
     )
-    return Inbox(workspace, agent).put(item).id
+    box = Inbox(workspace, agent)
+    put = box.put(item)
+    decision = next((each.decision for each in box.entries() if each.item.id == put.id), None)
+    if decision is None:
+        return put.id, f"It waits as {put.id}: fleet inbox"
+    again = f"; `fleet undo {decision.run}` lets it wait again" if decision.run else ""
+    return "", f"It does not wait: {put.why}{again}"
 
 
 # --- the host's own memory ------------------------------------------------------------------------------------------

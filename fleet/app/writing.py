@@ -39,6 +39,7 @@ SKILL_DAYS = 7
 _SKILL_CHARS_MIN = 50
 _CHECK_DAYS_MAX = 366
 _FLAGGED_WORDS_MIN = 3
+_DISMISSED = ": its entry was dismissed, as no correction"
 
 
 class _PlannedLesson(NamedTuple):
@@ -61,10 +62,14 @@ class _PlannedLesson(NamedTuple):
 class Plan(msgspec.Struct):
     """Plan of a reflection: lessons to log, edits of files, items for the inbox, and an account of each writer.
 
-    ``updates``: notes for the user model, by person.
+    Attributes:
+        reflection: without what the session does not support, or a person declined.
+        kept: texts of the lessons and notes in it.
+        updates: notes for the user model, by person.
     """
 
     reflection: Reflection
+    kept: list[str] = []
     lessons: list[_PlannedLesson] = []
     edits: list[Edit] = []
     items: list[Item] = []
@@ -73,6 +78,7 @@ class Plan(msgspec.Struct):
 
     def add(self, part: "Plan") -> None:
         """Add the plan of another writer."""
+        self.kept += part.kept
         self.lessons += part.lessons
         self.edits += part.edits
         self.items += part.items
@@ -106,7 +112,23 @@ class Writing:
             except (FleetError, OSError, ValueError) as why:
                 part = Plan(self._reflection, writers={name: Written(name=name, error=str(why))})
             plan.add(part)
+        plan.reflection = self._supported(plan.kept)
         return plan
+
+    def _supported(self, kept: Sequence[str]) -> Reflection:
+        """Return the reflection with only these lessons and notes, and without words that speak for another one."""
+        whole = self._reflection
+        held = [each.text for each in whole.lessons if each.text not in kept]
+        worked, failed = (
+            None if not text or self._doubt_of_note(text) or any(each in text for each in held) else text
+            for text in (whole.what_worked, whole.what_didnt)
+        )
+        lessons = tuple(each for each in whole.lessons if each.text in kept)
+        notes = tuple(each for each in whole.memory_notes if each in kept)
+        return replace(whole, what_worked=worked, what_didnt=failed, lessons=lessons, memory_notes=notes)
+
+    def _doubt_of_note(self, note: str) -> str:
+        return "" if self._is_trusted else self._support.of_note(note)
 
     def write(self) -> tuple[Plan, tuple[Written, ...]]:
         """Apply the plan of the reflection; return it, and the account of each writer.
@@ -202,6 +224,8 @@ class Writing:
                 part.items.append(planned)
             else:
                 skipped.append(f"{lesson.text[:80]!r}{planned}")
+            if not isinstance(planned, Item) and planned != _DISMISSED:
+                part.kept.append(lesson.text)
         return Written(name="lessons", skipped=tuple(skipped))
 
     def _plan_lesson(self, lesson: Lesson, entries: Sequence[Bound]) -> _PlannedLesson | Item | str:
@@ -223,7 +247,7 @@ class Writing:
         if is_stated:
             return ": the agent stated that lesson itself"
         if f"<!-- fleet dismissed {entry} " in self._page:
-            return ": its entry was dismissed, as no correction"
+            return _DISMISSED
         same, word = self._same_lesson(text), corrections_md.session_word(self._session.id)
         counted = (each.record for each in entries if each.record is not None and not each.entry.is_undone)
         if same and any(record.pattern == same and record.session == word for record in counted):
@@ -313,8 +337,9 @@ class Writing:
     def plan_notes(self, part: Plan) -> Written:
         """Plan the notes of the memory, and of its archive."""
         notes = self._reflection.memory_notes
-        reasons = {note: "" if self._is_trusted else self._support.of_note(note) for note in notes}
+        reasons = {note: self._doubt_of_note(note) for note in notes}
         supported = [note for note, why in reasons.items() if not why]
+        part.kept += supported
         memory = self._file(memory_md.FILE_NAME)
         noted = memory_md.Notes(memory.before or b"").with_more(supported, self._day, self._agent)
         others, most = [note for note, why in reasons.items() if why], memory_md.NOTES_A_SESSION_MAX

@@ -5,7 +5,7 @@ import sys
 import termios
 import tty
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +15,7 @@ from fleet.app.inbox import Listing
 from fleet.app.reviewing import Changes, Pair, Question
 from fleet.cli import output
 from fleet.cli.output import argument, flag, option
-from fleet.model.errors import FleetError, UsageError
+from fleet.model.errors import DiskError, FleetError, UsageError
 from fleet.reflect.inbox import KINDS, PAIRS, Decision, Entry, Inboxes
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted, one_line
@@ -107,10 +107,12 @@ def _show(workspace: Workspace, listing: Listing) -> None:
     if output.chosen.as_json:
         items = [_as_json(workspace, each) for each in listing.entries]
         expired = [each.item.id for each in listing.expired]
-        output.echo_json({"waiting": items, "total": listing.total, "since": listing.since, "expired": expired})
+        dropped = [each.dropped() for each in listing.expired]
+        document = {"waiting": items, "total": listing.total, "since": listing.since}
+        output.echo_json(document | {"expired": expired, "dropped": dropped})
         return
     for entry in listing.expired:
-        output.echo(f"dropped, since nobody decided it by {entry.last_day()}: {_head(entry)}")
+        output.echo(f"dropped, since nobody decided it by {entry.last_day()}: {entry.item.id}  {entry.dropped()}")
     if not listing.entries:
         left = f"{counted(listing.to_state, 'correction')} without a lesson: fleet learn --waiting"
         output.echo(f"nothing waits for a decision; {left}" if listing.to_state else _CAUGHT_UP)
@@ -119,10 +121,18 @@ def _show(workspace: Workspace, listing: Listing) -> None:
     else:
         for entry in listing.entries:
             output.echo("\n".join(_rows(workspace, entry)))
+            _note_shown(workspace, entry)
         more = f"; {listing.total - len(listing.entries):,} more wait" if listing.total > len(listing.entries) else ""
         first = listing.entries[0].item
         yes = f"{first.id} --answer first|second" if first.kind == "contradiction" else first.id
         output.note(f"decide each: fleet inbox approve {yes}, or fleet inbox reject {first.id} --why ...{more}")
+
+
+def _note_shown(workspace: Workspace, entry: Entry) -> None:
+    """Note that a person was shown an item, which a pipe is not: an agent may read it."""
+    if sys.stdout.isatty() and not workspace.is_read_only:
+        with suppress(DiskError):
+            Inboxes(workspace).show([entry])
 
 
 def _as_json(workspace: Workspace, entry: Entry) -> dict[str, object]:
@@ -143,7 +153,7 @@ def _rows(workspace: Workspace, entry: Entry, diff_lines: int = _DIFF_LINES) -> 
     if len(diff) > diff_lines:
         rows.append(f"    ... {len(diff) - diff_lines:,} more lines")
     if day := entry.last_day():
-        rows.append(f"    dropped after {day}, if nobody decides it")
+        rows.append(f"    dropped after {day}, if nobody decides it or edits the draft")
     return [str(output.cleaned(row))[:_ROW_CHARS_MAX] for row in rows]
 
 
@@ -170,6 +180,8 @@ def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None
         if entry.item.kind == "contradiction":
             keys, question = _HOLDS, _WHICH
         output.echo("\n".join([f"{index + 1} of {len(entries):,}", *_rows(workspace, entry, diff_lines), question]))
+        _note_shown(workspace, entry)
+        entries[index] = entry._replace(shown=entry.shown or entry.item.at)
         pressed = os.read(sys.stdin.fileno(), 1).decode("latin-1").lower() or "q"  # at the end of the input
         diff_lines = _DIFF_LINES
         if pressed in _END:

@@ -194,6 +194,6 @@ def _observe(
         document = {"path": done.path, "line": done.line, "cut": done.is_cut, "directive": done.is_directive}
         output.show(document, f"in {done.path}: {done.line}")
     if done.is_cut:
-        output.note("cut to one line of under 120 characters")
+        output.note("cut to one line of under 120 characters, so it counts for no rule and no topic: say it shorter")
     if done.is_directive:
         output.note("this reads as a directive: it is kept as data, and never promoted by itself")

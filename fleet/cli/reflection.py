@@ -83,12 +83,14 @@ def _done() -> None:
             return
         reflected = session_end.reflect(workspace, who, path, by_hand=True)
         _show([reflected])
-        _close(workspace, who, reflected.session, reflected.plan.reflection if reflected.plan is not None else None)
+        plan, record = reflected.plan, reflected.record
+        run = record.run if record is not None else ""
+        _close(workspace, who, reflected.session, plan.reflection if plan is not None else None, run)
 
 
-def _close(workspace: Workspace, agent: str, session: str, reflection: Reflection | None) -> str:
+def _close(workspace: Workspace, agent: str, session: str, reflection: Reflection | None, run: str = "") -> str:
     """Log what a session did in the day's log; return what was written, "" for nothing."""
-    message = consolidating.close_session(workspace, agent, session, reflection).summary()
+    message = consolidating.close_session(workspace, agent, session, reflection, run).summary()
     if message:
         note(message)
     return message
@@ -210,7 +212,7 @@ def _tidy(
 def _tidied_as_json(tidied: TidyResult) -> dict[str, Any]:
     report: dict[str, Any] = msgspec.to_builtins(tidied.report)
     changes = [msgspec.to_builtins(each._asdict()) for each in tidied.plan.changes]
-    report |= {"run": tidied.run, "waits": tidied.pending, "changes": changes}
+    report |= {"run": tidied.run, "waits": tidied.pending, "left": tidied.left, "changes": changes}
     return report | {"contradictions": tidied.plan.contradictions}
 
 
@@ -224,16 +226,14 @@ def _tidied_rows(tidied: TidyResult, *, dry_run: bool) -> list[str]:
         )
     if tidied.report.dreamed_accepted:
         rows.append(f"{counted(tidied.report.dreamed_accepted, 'fact')} of the host's memory: fleet inbox")
-    if dry_run or tidied.pending:
+    if dry_run or tidied.left:
         diff = tidied.plan.diff()
         rows += diff[:_ROWS]
         rows += [f"... and {counted(len(diff) - _ROWS, 'line')} more: --json has all"] if len(diff) > _ROWS else []
     for one, other in tidied.plan.contradictions:
         rows.append(f"{one} and {other} contradict each other: fleet review, or fleet retire")
-    if tidied.pending:
-        rows.append(
-            f"that is more than a run changes by itself; nothing was changed. It waits as {tidied.pending}: fleet inbox"
-        )
+    if tidied.left:
+        rows.append(f"that is more than a run changes by itself; nothing was changed. {tidied.left}")
     elif dry_run:
         rows.append("nothing was changed")
     elif tidied.run:

@@ -351,6 +351,7 @@ _LOG_TITLES = {
 """Heading of each kind of statement of a block, in their order."""
 _GATHERED = "## Session 00:00 UTC"
 """Heading of a block of lines that were moved here: of no session, at an unknown time."""
+_RUN = r"\s*run: (\S+)\s*"
 _LOG_FILE = r"(\d{4}-\d{2}-\d{2})\.md"
 _LOG_SESSION = r"(?i)##[ \t]+(?=session\b|\d{1,2}:\d{2})\D{0,16}(?P<time>\d{1,2}:\d{2})?.*"
 _NOTHING = frozenset({"", "none", "nothing", "n/a", "na", "-", "—", "(none)", "none."})
@@ -363,6 +364,7 @@ class Block(NamedTuple):
         at: the minute, or the day alone.
         stamp: the time to the second, "" in a block that fleet did not write.
         is_whole: it has more than observations.
+        run: id of the reflection that it was written from, "" for none.
     """
 
     session: str
@@ -370,12 +372,15 @@ class Block(NamedTuple):
     statements: tuple[Statement, ...]
     stamp: str = ""
     is_whole: bool = False
+    run: str = ""
 
     @classmethod
     def of(cls, entry: Sequence[Row], at: str, unnamed: str) -> "Block":
         """Return the block of a heading and the rows below it; ``unnamed``: its session's key where none is named."""
-        marks = (Whose.named_on(row) for row in entry if row is entry[0] or not row.text.strip())
-        by = next((each for each in marks if each is not None), None)
+        marks = [row for row in entry if row is entry[0] or not row.text.strip()]
+        by = next((each for row in marks if (each := Whose.named_on(row)) is not None), None)
+        named = (re.fullmatch(_RUN, each) for row in marks for each in row.comments)
+        run = next((match[1] for match in named if match), "")
         session = by.key if by and by.mark else unnamed
         stated, observed, kind = list[Statement](), list[Row](), ""
         for row in entry[1:]:
@@ -392,7 +397,7 @@ class Block(NamedTuple):
                     stated.append(Statement(words, at, session, kind))
         # A line of fleet's names its session; one of another tool belongs to the block's.
         found = (each if each.is_known else each._replace(session=session) for each in Statement.observed(observed))
-        return cls(session, at, (*stated, *found), by.at if by else "", bool(stated))
+        return cls(session, at, (*stated, *found), by.at if by else "", bool(stated), run)
 
     @property
     def sessions(self) -> frozenset[str]:
@@ -425,13 +430,15 @@ class DailyLog:
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
-    def appended_block(self, whose: Whose, by_kind: Mapping[str, Iterable[str]]) -> str:
+    def appended_block(self, whose: Whose, by_kind: Mapping[str, Iterable[str]], run: str = "") -> str:
         """Return the text to append for a session's block.
 
         ``whose``: with the time, in UTC, to the second.
         ``by_kind``: texts of done, worked, failed, learned, decided; of observed, whole lines.
+        ``run``: id of the reflection that they are from; "" for none.
         """
-        lines = [f"## Session {whose.at[11:16]} UTC", "", whose.comment(), ""]
+        mark = f"{whose.comment()} <!-- run: {run} -->" if run else whose.comment()
+        lines = [f"## Session {whose.at[11:16]} UTC", "", mark, ""]
         for kind, title in _LOG_TITLES.items():
             if rows := [each if kind == "observed" else f"- {each}" for each in by_kind.get(kind, ())]:
                 lines += [f"### {title}", "", *rows, ""]

@@ -490,13 +490,13 @@ class Recurrence(NamedTuple):
     def among(
         cls, statements: Iterable[Statement], known: Sequence[str] = (), compared: Callable[[str], str] = str
     ) -> "tuple[list[Recurrence], dict[int, list[Statement]]]":
-        """Return the recurrences of statements, and those that say the same as a known text by its number.
+        """Return the recurrences of whole statements, and those that say the same as a known text by its number.
 
         ``compared``: returns the part of a text that is compared.
         """
         places: dict[str, list[Statement]] = {}
         for statement in statements:
-            if _is_telling(text := _plain(compared(statement.text))):
+            if not statement.is_cut and _is_telling(text := _plain(compared(statement.text))):
                 places.setdefault(text, []).append(statement)
         by_age = sorted(places, key=lambda text: (max(each.at for each in places[text]), text), reverse=True)
         newest = set(by_age[:TEXTS_MAX])

@@ -5,7 +5,7 @@ as it was nor in other words. An item that was never shown never expires. A deci
 review`` answered, a lesson that was promoted by hand) is one here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import date, timedelta
 from hashlib import blake2b
@@ -117,6 +117,13 @@ class Entry(NamedTuple):
         """True where it is undecided."""
         return self.decision is None
 
+    def dropped(self) -> str:
+        """Return a dropped item as it is named to a person: its title, what went with it, and what brings that back."""
+        decision = self.decision
+        if decision is None or not decision.run:
+            return self.item.title
+        return f"{self.item.title}; {decision.did}, and `fleet undo {decision.run}` brings it back"
+
     def last_day(self) -> str:
         """Return the last day on which it can be decided; "" for no end, and for one that nobody was shown yet."""
         if not self.item.until or not self.shown:
@@ -201,10 +208,11 @@ class Inbox:
         with self._locked():
             self._lines.add([_Shown(id=each, at=at) for each in ids])
 
-    def expire(self) -> list[Entry]:
-        """Drop the items that were shown and whose last day has passed; return them."""
+    def expire(self, stays: Callable[[Entry], bool] = lambda _: False) -> list[Entry]:
+        """Drop the items that were shown and whose last day has passed, but for some that stay; return them."""
         today = self._workspace.wall()[:_DAY_CHARS]
-        expired = [each for each in self.entries() if each.is_pending and (day := each.last_day()) and day < today]
+        overdue = [each for each in self.entries() if each.is_pending and (day := each.last_day()) and day < today]
+        expired = [each for each in overdue if not stays(each)]
         if expired:
             last_days = {each.item.id: f"its last day was {each.last_day()}" for each in expired}
             self.decide([Decision(id=id_, outcome="expired", why=why) for id_, why in last_days.items()])
@@ -284,7 +292,8 @@ def _take_line(by_id: dict[str, Entry], agent: str, line: Item | Decision | _Sho
     elif isinstance(line, _Shown):
         by_id[line.id] = known._replace(shown=known.shown or line.at)
     elif line.outcome == REOPENED:
-        by_id[line.id] = known._replace(decision=None, was=known.decision)
+        # It has to be shown again: of a dropped one the last day is over, and the next look would drop it unseen.
+        by_id[line.id] = known._replace(decision=None, was=known.decision, shown="")
     else:
         by_id[line.id] = known._replace(decision=line)
 
@@ -310,7 +319,7 @@ def _why_known(entry: Entry | None) -> str:
         return ""  # it waits where it arose again: the answer was taken back
     if entry.decision.outcome == REJECTED:
         return f"a person rejected it as {entry.item.id}{f' ({entry.decision.why})' if entry.decision.why else ''}"
-    if entry.decision.outcome == APPROVED:
+    if entry.decision.outcome == APPROVED and entry.item.kind != "plan":  # that one was carried out: this is another
         return f"it was approved already, as {entry.item.id}"
     return ""
 

@@ -98,6 +98,11 @@ class Statement(NamedTuple):
         return not self.session.startswith("@")
 
     @property
+    def is_cut(self) -> bool:
+        """True where its end was cut off to fit one line: nobody knows what it says."""
+        return self.text.endswith("…")
+
+    @property
     def has_secret(self) -> bool:
         """True where the text holds a secret, or a mark of one that was redacted."""
         return "[REDACTED:" in self.text or bool(screening.screen(self.text).secrets)

@@ -7,12 +7,14 @@ import re
 import select
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from fleet.reflect.inbox import Inbox, Item
 from fleet.store.workspace import Workspace
+from tests.reflect.talks import Talk
 
 LESSON = "Quote every variable in a shell script"
 NEVER = "Never use tabs in a Makefile"
@@ -321,19 +323,77 @@ def test_two_who_say_yes_at_once_have_it_done_once(w):
     assert w.seen("w") == {LESSON: 1}
 
 
-def test_what_nobody_decides_in_time_is_dropped_aloud_and_its_draft_with_it(w):
-    put_skill(w)
-    [skill] = waiting(w)
-    path = w.folder / "w/agents/velma/inbox.jsonl"
-    rows = [json.loads(row) for row in path.read_text().splitlines()]
-    for row in rows:
-        row["at"] = "2020-01-01" + row["at"][10:]
-    rows[0]["until"] = "2020-01-08"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = json.loads(w.run("w", "inbox", "--json").stdout)
-    assert found["expired"] == [skill["id"]]
-    assert found["waiting"] == []
-    assert not (w.folder / "w/agents/velma/skills/lint/SKILL.md").exists()
+def proposed(w) -> tuple[str, Path]:
+    """Let a reflection propose a skill; return the item's id, and its draft."""
+    talk = Talk(w.folder / "t.jsonl")
+    for _ in range(4):
+        for command in ("make lint", "make unit", "make docs"):
+            talk.runs(command, "ok")
+    script = w.folder / "reflector.sh"
+    said = {
+        "outcome": "success",
+        "should_skill": True,
+        "skill_slug": "lint",
+        "skill_body": "Run it. " * 10,
+        "cost_usd": 0,
+    }
+    script.write_text(f"#!/bin/sh\ncat >/dev/null\necho '{json.dumps(said)}'\n")
+    script.chmod(0o755)
+    toml = w.folder / "w/fleet.toml"
+    toml.write_text(f'[reflect]\nreflector = "command"\ncommand = [{json.dumps(str(script))}]\n')
+    w.run("w", "reflect", "--agree")
+    w.run("w", "reflect", "--transcript", str(talk.path))
+    [skill] = [each for each in waiting(w) if each["kind"] == "skill"]
+    return skill["id"], w.folder / "w/agents/velma/skills/lint/SKILL.md"
+
+
+def later(w, days: int) -> None:
+    w.now_ms = (w.now_ms or int(time.time() * 1000)) + days * 86_400_000
+
+
+def test_what_a_pipe_or_json_was_shown_nobody_has_seen(w):
+    _, draft = proposed(w)
+    w.run("w", "inbox")
+    w.run("w", "inbox", "--json")
+    w.run("w", "inbox", "approve", "--all", "persona")
+    later(w, 60)
+    assert json.loads(w.run("w", "inbox", "--json").stdout)["expired"] == []
+    assert draft.exists()
+    assert [each["until"] for each in waiting(w)] == [""]
+    w.now_ms = None
+    on_keys(w, b" ")
+    assert waiting(w)[0]["until"]
+
+
+@pytest.mark.parametrize("way", ["inbox", "json", "sync", "sleep"])
+def test_what_nobody_decides_in_time_is_dropped_aloud_with_what_brings_its_draft_back(w, way):
+    id_, draft = proposed(w)
+    text = draft.read_bytes()
+    on_keys(w, b" ")
+    later(w, 8)
+    words = {"json": ["inbox", "--json"], "sleep": ["sleep", "--only", "review"]}.get(way, [way])
+    done = w.run("w", *words, expect=None)
+    told = json.loads(done.stdout)["dropped"][0] if way == "json" else done.stdout + done.stderr
+    assert "agents/velma/skills/lint/SKILL.md" in told
+    assert not draft.exists()
+    run = re.search(r"`fleet undo (decide-\S+)` brings it back", told)[1]
+    w.run("w", "undo", run)
+    assert draft.read_bytes() == text
+    assert [each["id"] for each in waiting(w)] == [id_]
+    later(w, 30)
+    assert [each["id"] for each in waiting(w)] == [id_], "nobody was shown it since"
+    assert draft.read_bytes() == text
+
+
+def test_a_draft_that_somebody_wrote_in_is_not_dropped(w):
+    id_, draft = proposed(w)
+    on_keys(w, b" ")
+    draft.write_text(draft.read_text() + "\nMine, too.\n")
+    later(w, 60)
+    assert json.loads(w.run("w", "inbox", "--json").stdout)["expired"] == []
+    assert "Mine, too." in draft.read_text()
+    decide(w, "approve", id_)
+    assert "Mine, too." in (w.folder / "w/.claude/skills/lint/SKILL.md").read_text()
 
 
 def test_days_to_a_decision_are_in_the_statistics(w):

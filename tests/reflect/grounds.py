@@ -8,7 +8,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from fleet.app import consolidating, observing
+from fleet.app import consolidating, observing, sleeping
+from fleet.hosts import local
 from fleet.reflect.reflection import Reflection
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace, World
@@ -99,13 +100,18 @@ class Project:
         """Open the workspace under the clock of this project."""
         return Workspace(self.folder, World(wall_ms=lambda: self.now_ms, durable=False))
 
-    def close(self, session: str, said: Reflection | None = None, agent: str = "tank"):
+    def close(self, session: str, said: Reflection | None = None, agent: str = "tank", run: str = ""):
         """End a session."""
         workspace = self.workspace()
         try:
-            return consolidating.close_session(workspace, agent, session, said)
+            return consolidating.close_session(workspace, agent, session, said, run)
         finally:
             workspace.close()
+
+    def end(self, session: str, transcript: Path) -> None:
+        """End a session as the process behind a host's hook does."""
+        local.LocalFolder(str(self.folder)).hear(session, "claude", "tank", str(transcript), has_ended=True)
+        sleeping.end_session(local.Call("SessionEnd", str(self.folder), "tank", session))
 
     def observe(self, kind: str, text: str, session: str, agent: str = "tank"):
         """Note something at the time of the clock."""

@@ -269,7 +269,7 @@ def test_a_plan_that_changes_too_much_waits_and_the_rest_is_done(workspace):
     daily_logs(workspace)
     told = by_name(sleeping.sleep(workspace, "velma"))
     assert told["tidy"].changed == 0
-    assert "see fleet inbox" in told["tidy"].left[0]
+    assert "It waits as i-" in told["tidy"].left[0]
     assert [each.item.kind for each in Inboxes(workspace, ["velma"]).waiting("plan")] == ["plan"]
     assert told["consolidation"].changed >= 1
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -399,6 +400,47 @@ def test_a_plan_that_changes_too_much_waits_in_the_inbox(workspace):
     assert workspace.notes("velma").get(f"p-{0:016x}").text.startswith("It broke 2")
     undoing.undo(workspace, done.run)
     assert workspace.notes("velma").get(f"p-{0:016x}").text.startswith("It broke yesterday")
+
+
+def noted(stand: Stage, first: int = 0) -> None:
+    """Put more dated notes into velma's notebook than a run changes by itself."""
+    workspace = Workspace(stand.folder / "w")
+    for number in range(first, first + 21):
+        note(workspace, number, f"It broke yesterday, for the {number}th time", int(time.time() * 1000) - HOUR_MS)
+    workspace.close()
+
+
+@pytest.fixture
+def stand(tmp_path):
+    made = Stage(tmp_path)
+    made.run("w", "init", "--agent", "velma")
+    noted(made)
+    return made
+
+
+def tidied(stand: Stage) -> str:
+    """Return the id that the plan of ``fleet tidy`` waits as."""
+    return json.loads(stand.run("w", "tidy", "--mode", "always", "--json").stdout)["waits"]
+
+
+def test_a_plan_that_was_rejected_does_not_wait_and_says_how_it_would(stand):
+    waits = tidied(stand)
+    run = json.loads(stand.run("w", "inbox", "reject", "--all", "plan", "--json").stdout)["decided"][0]["run"]
+    for words in (["tidy", "--mode", "always"], ["sleep", "--only", "tidy"]):
+        said = stand.run("w", *words).stdout
+        assert "waits as" not in said
+        assert f"a person rejected it as {waits}; `fleet undo {run}` lets it wait again" in said
+    assert tidied(stand) == ""
+    stand.run("w", "undo", run)
+    assert f"It waits as {waits}: fleet inbox" in stand.run("w", "tidy", "--mode", "always").stdout
+    stand.run("w", "inbox", "approve", waits)
+
+
+def test_after_a_plan_was_approved_another_one_of_the_same_day_waits(stand):
+    for _ in range(2):
+        stand.run("w", "inbox", "approve", tidied(stand))
+        assert not tidied(stand)
+        noted(stand, 100)
 
 
 def test_20_changes_are_always_allowed_and_a_tenth_of_many(workspace):
