@@ -152,6 +152,15 @@ def test_a_call_after_which_a_person_only_changed_the_subject_is_no_step(talk):
     assert "trigger" not in lesson_of(talk, re.search(r"flagged (c-[0-9a-f]{16})", talk.place.entries())[1])
 
 
+def test_a_refusal_that_cannot_be_logged_is_not_passed_over_in_silence(talk):
+    talk.write(call("t1", command="git push --force"), result("t1", WITH_WORDS["today"]))
+    log = talk.place.folder / "agents/tank/corrections.md"
+    log.mkdir(parents=True)
+    assert "could not log what you said" in talk.stop()["systemMessage"]
+    log.rmdir()
+    assert "fleet logged a correction" in talk.stop()["systemMessage"]
+
+
 def test_a_refused_call_is_heard_once_however_often_the_hooks_are_called(talk):
     talk.write(call("t1", command="git push -f"), result("t1", WITH_WORDS["today"]))
     talk.stop()
