@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from fleet.app import finding, reflecting
 from fleet.app.finding import find, sources
+from fleet.learn import counting
 from fleet.learn.attempts import AttemptLog
 from fleet.learn.counting import CountedLog
 from fleet.learn.journal import Journal
@@ -62,7 +63,7 @@ _PEOPLE_CHARS = 600
 _CHECK_S = 7 * 86_400
 """Time after its date for which a check is shown."""
 _TIDY_S = 2.0
-"""Time that a session's start waits for the lock of the memory: a retired lesson is not shown in any case."""
+"""Time that a session's start waits for a lock, of a log or the memory: a retired lesson is not shown in any case."""
 
 _Triggered = tuple[Pattern, str]
 """Lesson and its trigger, given or derived from its words."""
@@ -100,13 +101,15 @@ class SessionStart:
     def make(self, *, may_tidy: bool = False, since: int | None = None, session: str = "") -> Start:
         """Return the text, made anew and cached. Lessons that the clan retired are not in it.
 
-        ``may_tidy``: lessons that the clan retired may be taken out of the memory, too.
+        ``may_tidy``: the logs may be counted first, and what the clan retired may be taken out of the memory.
         ``since``: the generation from which on a lesson is new; None: the last one that the agent was shown.
         ``session``: whose earlier context is lost, after a compaction: what it was shown is new again. The text is not
             cached then.
         """
         workspace = self._workspace
         if may_tidy and not workspace.is_read_only:
+            with suppress(FleetError):  # what somebody wrote into a log by hand: the next command counts it, too
+                counting.reconcile_all(workspace, _TIDY_S)
             reflecting.take_out_retired(workspace, self._agent, _TIDY_S)
         # Before anything is read: a write meanwhile makes the text outdated.
         files, generation = self._ready.sums(), str(workspace.patterns.generation)
