@@ -416,7 +416,10 @@ def answer(workspace: Workspace, agent: str, pair: str, choice: str) -> tuple[st
 def _decide(workspace: Workspace, agent: str, one: str, other: str, choice: str) -> str:
     if choice == SAME:
         merged = merge(workspace, agent, one, other, force=True)
-        return f"{one} and {other} are one lesson, worded as {one}; `fleet unmerge {merged.changed}` undoes it"
+        promoted = f"; promoted: it stands in {', '.join(merged.promoted)} from now on" if merged.promoted else ""
+        return (
+            f"{one} and {other} are one lesson, worded as {one}; `fleet unmerge {merged.changed}` undoes it{promoted}"
+        )
     if choice in (FIRST, SECOND):
         retired, kept = (other, one) if choice == FIRST else (one, other)
         retire(workspace, agent, retired)
