@@ -122,7 +122,7 @@ class SessionStart:
         if not session:
             with suppress(DiskError):  # on a read-only disk it is made each time
                 _put(workspace, self._ready.start_file, start.rendered(delimiter, files))
-                rows = _trigger_table(table, Renderer(workspace.emoji(), short))
+                rows = _trigger_table(table, Renderer(workspace.emoji(), short), Weighing(workspace).contradicted())
                 _put(workspace, self._ready.triggers_file, Ready.rendered_rows(rows, generation))
         return start
 
@@ -271,10 +271,18 @@ def _triggered(stores: Sequence[Patterns]) -> list[_Triggered]:
     return [(each, mentions.trigger(each.trigger, each.text, each.correct, each.value("wrong"))) for each in mixed]
 
 
-def _trigger_table(table: Iterable[_Triggered], rows: Renderer) -> list[list[str]]:
-    """Return ``[id, trigger, row]`` of the lessons that have a trigger, each row fit to show."""
-    fit = ((each, trigger) for each, trigger in table if triggers.parse(trigger))
-    return [[each.id, trigger, rows.lesson(each, ROW_CHARS_MAX)] for each, trigger in islice(fit, triggers.TABLE_MAX)]
+def _trigger_table(
+    table: Iterable[_Triggered], rows: Renderer, against: Mapping[str, Sequence[str]]
+) -> list[list[str]]:
+    """Return ``[id, trigger, row]`` of the lessons that have a trigger, each row fit to show.
+
+    ``against``: by the id of a lesson the ids of those that contradict it. That is said in its row, and in a row
+    without a trigger, which no step is due for: a prompt that a lesson is about reads it there.
+    """
+    remarks = {each: f" [contradicted by {', '.join(ids)}: ask a person which holds]" for each, ids in against.items()}
+    fit = islice(((each, trigger) for each, trigger in table if triggers.parse(trigger)), triggers.TABLE_MAX)
+    made = [[each.id, trigger, rows.lesson(each, ROW_CHARS_MAX) + remarks.get(each.id, "")] for each, trigger in fit]
+    return made + [[each, "", remark] for each, remark in remarks.items()]
 
 
 def _authors(workspace: Workspace, lessons: Sequence[Pattern]) -> dict[str, str]:

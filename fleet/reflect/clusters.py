@@ -429,6 +429,19 @@ class Weighing:
         """Return the cached clusters, perhaps of an earlier generation, for a caller that cannot wait."""
         return _read(self._workspace.db.noted(_META))[1]
 
+    def contradicted(self) -> dict[str, tuple[str, ...]]:
+        """Return the lessons that others contradict, in any wording, as last compared: from their ids to the others'.
+
+        Only those of pairs that both stand are among them: somebody may have decided since.
+        """
+        clusters, against = self.last_clusters(), dict[str, tuple[str, ...]]()
+        lessons = self._workspace.patterns.lessons_of({each for pair in clusters.opposed for each in pair.ids})
+        standing = {each for each, one in lessons.items() if one.is_listed and one.state != "retired"}
+        for pair in (each for each in clusters.opposed if standing.issuperset(each.ids)):
+            for one, other in (pair.ids, pair.ids[::-1]):
+                against |= {each: (*against.get(each, ()), other) for each in clusters.of(one)}
+        return against
+
 
 def _read(cached: str) -> tuple[str, Clusters]:
     """Return the cached clusters, and the digest of their key."""
