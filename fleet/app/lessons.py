@@ -48,12 +48,14 @@ class _LessonChange(NamedTuple):
         others: ids of the other records merged with it, or changed with it.
         changed: id of the record that changed.
         promoted: paths of the memories that the lesson entered by this change.
+        whole: number of its occurrences in all wordings that say the same; 0: nobody compared them.
     """
 
     pattern: Pattern
     others: list[str]
     changed: str
     promoted: tuple[str, ...] = ()
+    whole: int = 0
 
     def as_json(self) -> dict[str, Any]:
         lesson = {"id": self.pattern.id, "text": self.pattern.text, "seen": self.pattern.count("seen")}
@@ -352,7 +354,9 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
         entered = (reflecting.promote_logged(workspace, each, lesson.id, seen, ids) for each in agents)
         promoted = tuple(filter(None, entered))
         draft.fields += [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)] if promoted else []
-    return _LessonChange(lesson, [each for each in ids if each != lesson.id], source, promoted)
+    [grouped] = reflecting.current_clusters(workspace).grouped([lesson], workspace.patterns.lesson)
+    others = [each for each in ids if each != lesson.id]
+    return _LessonChange(lesson, others, source, promoted, grouped.lesson.count("seen"))
 
 
 _WORDS = ("text", "correct")
