@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from shutil import which
@@ -19,7 +20,7 @@ from fleet.app import finding, reflecting, reviewing, session_end, setup, sharin
 from fleet.hosts.install import HOSTS, Calls
 from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import CLAUDE_CODE, CONTEXT_CHARS_MAX
-from fleet.learn.counting import CountedLog
+from fleet.learn.counting import CountedLog, reconcile_all
 from fleet.learn.importer import LogPage
 from fleet.model.errors import FleetError
 from fleet.reflect.inbox import Inboxes
@@ -52,7 +53,9 @@ _CLIENT_S = 10.0
 
 
 def status(workspace: Workspace, agent: str) -> dict[str, Any]:
-    """Return everything that ``fleet status --json`` shows."""
+    """Return everything that ``fleet status --json`` shows. The logs are counted first, where they can be."""
+    with suppress(FleetError):
+        reconcile_all(workspace)
     out, compared = Outbox(workspace).waiting(), reflecting.current_clusters(workspace)
     quarantined = [
         {"at": kept.at, "path": kept.path, "line": kept.number, "reason": kept.reason, "bytes": len(kept.raw)}

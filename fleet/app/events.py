@@ -252,7 +252,8 @@ class _HostEvent:
         from fleet.app import finding
 
         _note_shown(call, [hit.id for hit in shown])
-        return _framed(finding.rows(shown, local.now_ms()))
+        remarks = {each: remark for each, trigger, remark in self._ready.rows() if not trigger}
+        return _framed(finding.rows(shown, local.now_ms(), remarks))
 
     def _known(self) -> set[str]:
         """Return the ids of the lessons that this session has been shown at any moment."""

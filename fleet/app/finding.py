@@ -77,11 +77,12 @@ def short(stores: Sequence[Patterns], ids: Sequence[str]) -> dict[str, str]:
     return prefixes
 
 
-def rows(hits: Iterable[Relevant], now_ms: int) -> list[str]:
-    """Return lessons that were looked up for a prompt as lines for an agent, without a database."""
+def rows(hits: Iterable[Relevant], now_ms: int, remarks: Mapping[str, str]) -> list[str]:
+    """Return lessons that were looked up for a prompt as lines for an agent, without a database; remarks by id."""
     policy = Policy(cut=clock.shifted(clock.nearest(now_ms), limits.AHEAD_HOURS_MAX * 3_600_000))
     lines = (codec.decode(hit.line, limits.RECORD_BYTES_MAX) for hit in hits)
-    return [Renderer().lesson(fold(line, policy), ROW_CHARS_MAX) for line in lines if isinstance(line, codec.Line)]
+    lessons = [fold(line, policy) for line in lines if isinstance(line, codec.Line)]
+    return [Renderer().lesson(each, ROW_CHARS_MAX) + remarks.get(each.id, "") for each in lessons]
 
 
 def _text(stores: Sequence[Patterns], id_: str) -> str:

@@ -109,6 +109,9 @@ def _promote(workspace: Workspace, agent: str, logged: LogResult) -> None:
         if alike or logged.seen >= min(settings.own, settings.clan_seen):
             from fleet.app import reflecting  # 40 ms that most corrections need not spend
 
+            # That two opposites stand is known from now on: no hook has time to compare lessons.
+            if any(each.differs for each in logged.near if each.id in alike):
+                reflecting.current_clusters(workspace)
             logged.promoted = reflecting.promote_logged(workspace, agent, logged.id, logged.seen, alike)
     except FleetError as why:  # the correction is durable, whatever is wrong with the memory
         workspace.warn(f"{logged.id} is logged, and was not looked at for the memory: {why}")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fleet.app import observing
+from fleet.app import observing, reflecting
 from fleet.app.finding import find
 from fleet.learn import counting, discoveries
 from fleet.learn.corrections_md import Bound
@@ -47,15 +47,20 @@ class _LessonChange(NamedTuple):
     Attributes:
         others: ids of the other records merged with it, or changed with it.
         changed: id of the record that changed.
+        promoted: paths of the memories that the lesson entered by this change.
+        whole: number of its occurrences in all wordings that say the same; 0: nobody compared them.
     """
 
     pattern: Pattern
     others: list[str]
     changed: str
+    promoted: tuple[str, ...] = ()
+    whole: int = 0
 
     def as_json(self) -> dict[str, Any]:
         lesson = {"id": self.pattern.id, "text": self.pattern.text, "seen": self.pattern.count("seen")}
-        return lesson | {"others": self.others, "changed": self.changed}
+        more = {"promoted": list(self.promoted)} if self.promoted else {}
+        return lesson | {"others": self.others, "changed": self.changed} | more
 
 
 class _Edit(NamedTuple):
@@ -191,8 +196,6 @@ def retire(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
         changed = _edit_records(workspace, agent, prefix, lambda line, me, _: edits.retire(line, me), is_in=True)
         draft.summary = f"retired {changed.pattern.id}"
         draft.retired = [changed.pattern.id, *changed.others]
-        from fleet.app import reflecting
-
         for each in agents:
             reflecting.take_out_retired(workspace, each)
     return changed
@@ -330,24 +333,31 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
         NoError: they are merged already, or one is private; or they read alike and differ, and ``force`` is not set.
     """
     counting.reconcile_all(workspace)
-    with workspace.writing(agent) as writer:
-        first, second = find(workspace, one), find(workspace, other)
-        if own := next((each.id for each in (first, second) if each.scope == PRIVATE), ""):
-            raise NoError(f"{own} is private. Nothing was changed; `fleet edit {own} --set scope=clan` shares it")
-        before = _members(workspace, first)
-        targets = workspace.patterns.merge_targets()
-        existing = (each.id for each in workspace.patterns.some(sorted(targets)))
-        source, into = Merges(targets).merging({first.id, second.id, *existing}, first.id, second.id)
-        if not force:
-            _check_alike(first, second)
-        with Runs(workspace).recording(agent, "merge") as draft:
+    agents = workspace.agents_here()
+    with Runs(workspace).recording(agent, "merge", [workspace.home(each) / MEMORY for each in agents]) as draft:
+        with workspace.writing(agent) as writer:
+            first, second = find(workspace, one), find(workspace, other)
+            if own := next((each.id for each in (first, second) if each.scope == PRIVATE), ""):
+                raise NoError(f"{own} is private. Nothing was changed; `fleet edit {own} --set scope=clan` shares it")
+            before = _members(workspace, first)
+            targets = workspace.patterns.merge_targets()
+            existing = (each.id for each in workspace.patterns.some(sorted(targets)))
+            source, into = Merges(targets).merging({first.id, second.id, *existing}, first.id, second.id)
+            if not force:
+                _check_alike(first, second)
             writer.write([writer.edit(writer.line(source), MERGED_INTO, into)])
             draft.summary = f"merged {source} into {into}"
             draft.fields = [Field(source, MERGED_INTO, "", into)]
             draft.fields += _keep_words(writer, merged(before), first.id)
-    members = _members(workspace, find(workspace, first.id))
-    lesson = merged(members)
-    return _LessonChange(lesson, [each.id for each in members if each.id != lesson.id], source)
+        members = _members(workspace, find(workspace, first.id))
+        lesson = merged(members)
+        seen, ids = lesson.count("seen"), [each.id for each in members]
+        entered = (reflecting.promote_logged(workspace, each, lesson.id, seen, ids) for each in agents)
+        promoted = tuple(filter(None, entered))
+        draft.fields += [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)] if promoted else []
+    [grouped] = reflecting.current_clusters(workspace).grouped([lesson], workspace.patterns.lesson)
+    others = [each for each in ids if each != lesson.id]
+    return _LessonChange(lesson, others, source, promoted, grouped.lesson.count("seen"))
 
 
 _WORDS = ("text", "correct")

@@ -1,7 +1,7 @@
 """Use cases of lessons that come in, go out or go away: import, past sessions, export, backup, purge, upgrade."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -14,12 +14,14 @@ from fleet.app.finding import find, lesson_as_json
 from fleet.hosts import sessions
 from fleet.learn import counting, discoveries, importer, restore
 from fleet.learn.corrections import LogResult
-from fleet.learn.corrections_md import Correction
+from fleet.learn.corrections_md import Correction, session_word
 from fleet.learn.discoveries import Findings
 from fleet.learn.importer import ImportResult
 from fleet.learn.purge import Purge
 from fleet.learn.restore import RestoreResult
+from fleet.learn.signals import Signals
 from fleet.model.errors import FleetError, NoError, UsageError
+from fleet.model.names import normalise
 from fleet.reflect import rules
 from fleet.reflect.rules import Proposal
 from fleet.share.git import Address
@@ -103,14 +105,16 @@ class _Proposals(NamedTuple):
     """Proposals of some sessions.
 
     Attributes:
-        new: those that were not accepted yet, best first, by their number among all.
+        new: those that are not in the log yet, best first, by their number among all.
         accepted: numbers and ids of the others, so that the numbers of an earlier table keep their meaning.
+        known: number of the others: they were accepted, or a hook heard them.
         troubles: a sentence for each transcript that could not be read.
         older: number of sessions from before the days that were looked at.
     """
 
     new: dict[int, Proposal]
     accepted: frozenset[str]
+    known: int
     sessions: int
     troubles: list[str]
     older: int
@@ -134,12 +138,24 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
         session.events = events
         read += [session] if events else []
     logged = workspace.files.read(workspace.home(agent) / "corrections.md")
+    heard = Signals(workspace, agent).heard()
     facts = tidying.remembered(workspace)
     ranked = dict(enumerate([*(facts if workspace.config.hook.auto_memory else ()), *rules.propose(read)], 1))
-    new = {number: proposal for number, proposal in ranked.items() if proposal.id.encode() not in logged}
+    new = {
+        number: proposal
+        for number, proposal in ranked.items()
+        if proposal.id.encode() not in logged
+        and not _is_heard(proposal.text, heard.get(session_word(proposal.session), set()))
+    }
     old = ranked.keys() - new.keys()
     accepted = frozenset({*map(str, old), *(ranked[number].id for number in old)})
-    return _Proposals(new, accepted, len(read), troubles, older)
+    return _Proposals(new, accepted, len(old), len(read), troubles, older)
+
+
+def _is_heard(text: str, heard: Collection[str]) -> bool:
+    """Return whether a proposal's text, whole or cut, is among the words that were heard in its session."""
+    words = normalise(text.removesuffix("…"))
+    return words in heard or (text.endswith("…") and any(each.startswith(words) for each in heard))
 
 
 def accept(workspace: Workspace, agent: str, offer: _Proposals, choice: str) -> list[tuple[Proposal, LogResult]]:

@@ -104,7 +104,7 @@ def _in_memory(prefix: str, inside: Sequence[str]) -> str:
 
 
 def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int, near: Collection[str] = ()) -> str:
-    """Promote a lesson at once if the occurrence just logged makes it due; return the memory's path, or "".
+    """Promote a lesson at once if what was just logged or merged makes it due; return the memory's path, or "".
 
     ``near``: ids of lessons that may say the same in other words.
     """
@@ -125,7 +125,7 @@ def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int,
     except BusyError:
         return ""  # the next sync promotes it
     except FleetError as why:
-        workspace.warn(f"the correction is logged, but {FILE_NAME} is as it was: {why}")
+        workspace.warn(f"what was logged or merged counts, but {FILE_NAME} is as it was: {why}")
         return ""
     return workspace.own_path(agent, FILE_NAME) if outcome.promoted else ""
 

@@ -506,7 +506,8 @@ def answer(
 def _decide(workspace: Workspace, agent: str, one: str, other: str, choice: str) -> str:
     if choice == SAME:
         done = merge(workspace, agent, one, other, force=True)
-        return f"{one} and {other} are one lesson, worded as {one}; `fleet unmerge {done.changed}` undoes it"
+        promoted = f"; promoted: it stands in {', '.join(done.promoted)} from now on" if done.promoted else ""
+        return f"{one} and {other} are one lesson, worded as {one}; `fleet unmerge {done.changed}` undoes it{promoted}"
     if choice in (FIRST, SECOND):
         retired, kept = (other, one) if choice == FIRST else (one, other)
         retire(workspace, agent, retired)

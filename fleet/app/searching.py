@@ -11,6 +11,7 @@ from fleet.learn.counting import CountedLog
 from fleet.learn.journal import Declaration, Journal
 from fleet.recall import search as recall
 from fleet.recall.search import CORRECTION, JOURNAL, PATTERN, Answer, Page, Section
+from fleet.reflect.clusters import Weighing
 from fleet.reflect.exposure import Exposures
 from fleet.store.workspace import Workspace
 from fleet.text import markdown
@@ -49,8 +50,11 @@ def search(
     most = max(limit, _FILTERED_MAX) if is_filtered else limit
     answer = recall.search(workspace, query, _pages(workspace), kinds=kinds, everything=everything, limit=most)
     if is_filtered:
-        hits = [hit for hit in answer.hits if by in ("", hit.who) and hit.at[:_DAY_CHARS] >= first]
-        answer = answer._replace(hits=tuple(hits[:limit]), is_more=len(hits) > limit)
+        narrowed = [hit for hit in answer.hits if by in ("", hit.who) and hit.at[:_DAY_CHARS] >= first]
+        answer = answer._replace(hits=tuple(narrowed[:limit]), is_more=len(narrowed) > limit)
+    against = Weighing(workspace).contradicted()
+    hits = (hit._replace(contradicts=against[hit.id]) if hit.id in against else hit for hit in answer.hits)
+    answer = answer._replace(hits=tuple(hits))
     if agent:
         ids = [hit.id for hit in answer.hits if hit.kind == PATTERN]
         Exposures(workspace.state).note_found(agent, ids, workspace.world.wall_ms())

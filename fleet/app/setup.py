@@ -4,16 +4,17 @@ import os
 import tomllib
 import unicodedata
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from fleet.app import sharing
 from fleet.learn import restore
+from fleet.learn.counting import reconcile_all
 from fleet.learn.discoveries import Findings
 from fleet.model import names
-from fleet.model.errors import DiskError, UsageError
+from fleet.model.errors import DiskError, FleetError, UsageError
 from fleet.reflect.evidence import Witnesses
 from fleet.share.git import Address, Repository, check_branch
 from fleet.share.live import access
@@ -250,6 +251,8 @@ def _add_agent(workspace: Workspace, agent: str, messages: list[str]) -> None:
             messages.append(f"{how}; the default agent stays {register.default_agent}")
         messages.append(f"{agent} writes as {writer.name}")
     Findings(workspace, agent).take_waiting()
+    with suppress(FleetError):  # what a guest logged: the next command counts it, too
+        reconcile_all(workspace)
 
 
 # --- the project's own git ------------------------------------------------------------------------------------------

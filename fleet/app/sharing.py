@@ -152,8 +152,9 @@ def fetch_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
     if remote is None:
         return SyncResult(why=why)
     _ensure_replica(workspace, agent)
+    promoted: list[str] = []
     with workspace.lock("sync"):
-        exchanged = Exchange(workspace, remote, _hooks(workspace, [])).fetch()
+        exchanged = Exchange(workspace, remote, _hooks(workspace, promoted)).fetch()
         for warning in remote.warnings:
             workspace.warn(warning)
         _note_remote_answered(workspace, fetched=workspace.wall())
@@ -164,6 +165,7 @@ def fetch_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
         patterns_in=sum(each.startswith("p-") for each in exchanged.changed_ids),
         discoveries_in=sum(each.startswith("d-") for each in exchanged.changed_ids),
         put_back=tuple(exchanged.put_back),
+        promoted=tuple(promoted),
     )
 
 

@@ -317,6 +317,7 @@ def make_ready(call: Call) -> str:
     with opened(call) as workspace:
         with call.guarded("the clan was not asked for news"):
             fetched = sharing.fetch_if_agreed(workspace, call.agent)
+            _note_promoted(call, fetched.promoted)
             if fetched.patterns_in or fetched.discoveries_in:
                 call.notes.add(f"came {fetched.patterns_in + fetched.discoveries_in}")
         try:
@@ -347,16 +348,21 @@ def end_session(call: Call) -> str:
         else:
             synced, why = None, "[hook] sync_at_end is false in fleet.toml"
         promoted = sharing.update_here(workspace, call.agent)[0] if why or synced is None else synced.promoted
-        for text in promoted:
-            local.SessionNotes(call.root, f"{PROMOTED}-{call.agent}").add(
-                f"{PROMOTED} {json.dumps(text[:_PROMOTED_CHARS_MAX])}"
-            )
+        _note_promoted(call, promoted)
         with call.guarded("the next session's start is not ready"):
             starting.SessionStart(workspace, call.agent).make()
     if synced is None or why:
         return f"settled; nothing was sent: {why}"
     part = ", in part" if synced.is_partial else ""
     return f"synced{part}: {counted(synced.out, 'line')} out, {counted(synced.patterns_in, 'lesson')} in"
+
+
+def _note_promoted(call: Call, texts: Iterable[str]) -> None:
+    """Note lessons that entered a memory while nobody looked: the next session's start names them to the person."""
+    for text in texts:
+        local.SessionNotes(call.root, f"{PROMOTED}-{call.agent}").add(
+            f"{PROMOTED} {json.dumps(text[:_PROMOTED_CHARS_MAX])}"
+        )
 
 
 def _close_session(call: Call, reflected: Iterable[ReflectResult]) -> None:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from fleet.app import finding, reflecting
 from fleet.app.finding import find, sources
+from fleet.learn import counting
 from fleet.learn.attempts import AttemptLog
 from fleet.learn.counting import CountedLog
 from fleet.learn.journal import Journal
@@ -65,7 +66,7 @@ _PEOPLE_CHARS = 600
 _CHECK_S = 7 * 86_400
 """Time after its date for which a check is shown."""
 _TIDY_S = 2.0
-"""Time that a session's start waits for the lock of the memory: a retired lesson is not shown in any case."""
+"""Time that a session's start waits for a lock, of a log or the memory: a retired lesson is not shown in any case."""
 
 _Triggered = tuple[Pattern, str]
 """Lesson and its trigger, given or derived from its words."""
@@ -103,13 +104,15 @@ class SessionStart:
     def make(self, *, may_tidy: bool = False, since: int | None = None, session: str = "") -> Start:
         """Return the text, made anew and cached. Lessons that the clan retired are not in it.
 
-        ``may_tidy``: lessons that the clan retired may be taken out of the memory, too.
+        ``may_tidy``: the logs may be counted first, and what the clan retired may be taken out of the memory.
         ``since``: the generation from which on a lesson is new; None: the last one that the agent was shown.
         ``session``: whose earlier context is lost, after a compaction: what it was shown is new again. The text is not
             cached then.
         """
         workspace = self._workspace
         if may_tidy and not workspace.is_read_only:
+            with suppress(FleetError):  # what somebody wrote into a log by hand: the next command counts it, too
+                counting.reconcile_all(workspace, _TIDY_S)
             reflecting.take_out_retired(workspace, self._agent, _TIDY_S)
         # Before anything is read: a write meanwhile makes the text outdated.
         files, generation = self._ready.sums(), str(workspace.patterns.generation)
@@ -122,7 +125,7 @@ class SessionStart:
         if not session:
             with suppress(DiskError):  # on a read-only disk it is made each time
                 _put(workspace, self._ready.start_file, start.rendered(delimiter, files))
-                rows = _trigger_table(table, Renderer(workspace.emoji(), short))
+                rows = _trigger_table(table, Renderer(workspace.emoji(), short), Weighing(workspace).contradicted())
                 _put(workspace, self._ready.triggers_file, Ready.rendered_rows(rows, generation))
         return start
 
@@ -280,10 +283,18 @@ def _triggered(stores: Sequence[Patterns]) -> list[_Triggered]:
     return [(each, mentions.trigger(each.trigger, each.text, each.correct, each.value("wrong"))) for each in mixed]
 
 
-def _trigger_table(table: Iterable[_Triggered], rows: Renderer) -> list[list[str]]:
-    """Return ``[id, trigger, row]`` of the lessons that have a trigger, each row fit to show."""
-    fit = ((each, trigger) for each, trigger in table if triggers.parse(trigger))
-    return [[each.id, trigger, rows.lesson(each, ROW_CHARS_MAX)] for each, trigger in islice(fit, triggers.TABLE_MAX)]
+def _trigger_table(
+    table: Iterable[_Triggered], rows: Renderer, against: Mapping[str, Sequence[str]]
+) -> list[list[str]]:
+    """Return ``[id, trigger, row]`` of the lessons that have a trigger, each row fit to show.
+
+    ``against``: by the id of a lesson the ids of those that contradict it. That is said in its row, and in a row
+    without a trigger, which no step is due for: a prompt that a lesson is about reads it there.
+    """
+    remarks = {each: f" [contradicted by {', '.join(ids)}: ask a person which holds]" for each, ids in against.items()}
+    fit = islice(((each, trigger) for each, trigger in table if triggers.parse(trigger)), triggers.TABLE_MAX)
+    made = [[each.id, trigger, rows.lesson(each, ROW_CHARS_MAX) + remarks.get(each.id, "")] for each, trigger in fit]
+    return made + [[each, "", remark] for each, remark in remarks.items()]
 
 
 def _authors(workspace: Workspace, lessons: Sequence[Pattern]) -> dict[str, str]:

@@ -308,9 +308,12 @@ def _merge(
     """Make two patterns one lesson. Both records are kept, counts add up, `fleet unmerge` undoes it."""
     with output.acting() as (workspace, who):
         merged = lessons.merge(workspace, who, one, other, force=force)
-        seen, others = counted(merged.pattern.count("seen"), "time"), ", ".join(merged.others)
-        text = f"{merged.pattern.id} seen {seen}, with {others}: {merged.pattern.text}"
-        output.show(merged.as_json(), f"{text}\n`fleet unmerge {merged.changed}` undoes it")
+        seen, others = counted(merged.whole, "time"), ", ".join(merged.others)
+        rows = [f"{merged.pattern.id} seen {seen}, with {others}: {merged.pattern.text}"]
+        rows += [
+            f"  promoted: it stands in {each} from now on, and every session starts with it" for each in merged.promoted
+        ]
+        output.show(merged.as_json(), [*rows, f"`fleet unmerge {merged.changed}` undoes it"])
 
 
 @app.command("unmerge")

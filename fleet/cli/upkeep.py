@@ -124,7 +124,7 @@ def _propose(workspace: Workspace, agent: str, paths: list[Path], days: float, a
         note(f"a transcript was left out, or a part of it: {trouble}")
     proposals = [{"number": number, **each._asdict()} for number, each in offer.new.items()]
     if not output.chosen.as_json:
-        for row in _proposal_rows(proposals, offer.sessions):
+        for row in _proposal_rows(proposals, offer.sessions, offer.known):
             echo(row)
         if offer.older and (paths or not offer.sessions):
             are = counted(offer.older, "session has", "sessions have")
@@ -136,20 +136,22 @@ def _propose(workspace: Workspace, agent: str, paths: list[Path], days: float, a
     logged = moving.accept(workspace, agent, offer, accepted)
     logged_ids = [{"proposal": each.id, "id": lesson.id, "seen": lesson.seen} for each, lesson in logged]
     rows = [f"{lesson.id} seen {counted(lesson.seen, 'time')}: {lesson.text}" for _, lesson in logged]
-    output.show({"sessions": offer.sessions, "older": offer.older, "proposals": proposals, "logged": logged_ids}, rows)
+    document = {"sessions": offer.sessions, "older": offer.older, "proposals": proposals, "known": offer.known}
+    output.show(document | {"logged": logged_ids}, rows)
     if proposals and not logged:
         output.hint(
             "nothing was logged. `--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards"
         )
 
 
-def _proposal_rows(proposals: list[dict[str, Any]], sessions: int) -> Iterator[str]:
+def _proposal_rows(proposals: list[dict[str, Any]], sessions: int, known: int) -> Iterator[str]:
     for proposal in proposals:
         times = f", {proposal['times']} times" if proposal["times"] > 1 else ""
         about = f": {proposal['wrong']}" if proposal["wrong"] else ""
         yield f"{proposal['number']:>3}  {proposal['kind']:<12} {proposal['text']}"
         yield f"                  {proposal['id']}, {proposal['at'][:10] or 'no date'}{times}{about}"
-    yield f"{counted(len(proposals), 'proposal')} from {counted(sessions, 'session')}"
+    more = f"; {known:,} more known already" if known else ""
+    yield f"{counted(len(proposals), 'proposal')} from {counted(sessions, 'session')}{more}"
 
 
 def _note_refused(refused: list[str], what: str, hint: str) -> None:

@@ -195,19 +195,19 @@ def add_stamp(writer: Writer) -> str:
     return stamp
 
 
-def reconcile_all(workspace: Workspace) -> int:
+def reconcile_all(workspace: Workspace, wait_s: float = limits.LOCK_WAIT_S) -> int:
     """Count the logs of all agents that write here; return how many lines were written."""
     if workspace.is_read_only:
         return 0
     if workspace.state.get(_MOVING):
-        with workspace.locked():
+        with workspace.locked(wait_s):
             _finish_moves(workspace)
     written = 0
     default = workspace.replicas().default_agent
     for agent in sorted({*workspace.agents_here(), *([default] if default else [])}):
         page = workspace.files.read(CountedLog(workspace, agent).log_file())
         if page and not _read_note(workspace, agent).covers(page):
-            with workspace.writing(agent) as writer:
+            with workspace.writing(agent, wait_s) as writer:
                 written += reconcile(writer)
     return written
 

@@ -275,6 +275,15 @@ class Signals:
                 waiting.append(Waiting(item.id, title, entry.when, entry.wrong, is_failure))
         return waiting
 
+    def heard(self) -> dict[str, set[str]]:
+        """Return the normalised words of all entries by session: of those that wait, were stated or were dismissed."""
+        page, heard = self._read(), defaultdict[str, set[str]](set)
+        marks = {mark.id: mark.session for mark in _marks(page)}
+        for entry, id_, record in Log.parse(page).bound():
+            session = marks.get(id_) or (record.session if record is not None else "")
+            heard[session] |= {*_wordings(entry), names.normalise(entry.pattern)} if session else set()
+        return heard
+
     def dismiss(self, prefix: str) -> list[Waiting]:
         """Stop asking for the lesson of an entry, or with ``prefix`` "" of all that wait now; return them.
 
@@ -340,9 +349,14 @@ def _by_session(log: Iterable[Bound]) -> dict[str, list[Entry]]:
 def _is_restated(signal: Entry, counted: Entry) -> bool:
     """Return whether a counted entry's lesson is the words, or the title, of a signal: it was logged again."""
     lesson = "" if counted.is_undone else names.normalise(counted.pattern)
-    words = names.normalise(signal.wrong.rpartition("\n(")[0] or signal.wrong)  # without what was refused
+    words, title = _wordings(signal)
     is_cut = counted.pattern.endswith("…") and words.startswith(lesson)
-    return bool(lesson) and (is_cut or lesson in (words, names.normalise(signal.title)))
+    return bool(lesson) and (is_cut or lesson in (words, title))
+
+
+def _wordings(signal: Entry) -> tuple[str, str]:
+    """Return the words of a signal, without what was refused, and its title, normalised."""
+    return names.normalise(signal.wrong.rpartition("\n(")[0] or signal.wrong), names.normalise(signal.title)
 
 
 def _words(text: str) -> str:

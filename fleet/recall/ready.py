@@ -5,6 +5,7 @@ each small file that it was made from. A text is valid while both are the same, 
 these files is ``.fleet/seen/<agent>``: the generation up to which the agent has seen what is new. The generation of a
 text is written there when it is shown; so news are shown once, and a start without news renders nothing.
 ``.fleet/ready/triggers-<agent>.json`` holds the generation and, in its second line, the table (``recall.triggers``).
+A row of it without a trigger holds a remark on a lesson, for whoever shows the lesson without one.
 Little of the standard library, and nothing else: a hook imports this.
 """
 

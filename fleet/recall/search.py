@@ -89,6 +89,7 @@ class _Hit(NamedTuple):
         at: its time, a stamp or a heading's date; "" if unknown.
         seen: how often a pattern was seen.
         changed: who edited which field of a pattern, in words.
+        contradicts: ids of the patterns that contradict a pattern.
     """
 
     kind: str
@@ -101,6 +102,7 @@ class _Hit(NamedTuple):
     seen: int = 1
     retired: bool = False
     changed: str = ""
+    contradicts: tuple[str, ...] = ()
 
 
 class Answer(NamedTuple):
@@ -346,6 +348,7 @@ def _rendered(hit: _Hit) -> str:
     count = f"{hit.seen}x" if hit.kind == PATTERN else ""
     details = [hit.kind, count, hit.who, hit.changed, day(hit.at), "retired" if hit.retired else ""]
     text = _snippet(hit.text)
+    details += [f"contradicts {each}" for each in hit.contradicts]
     rows = [f"{hit.id or hit.where}  {_PART.join(filter(None, details))}", f"  {text}"]
     if hit.snippet.strip("…") not in text:
         rows.append(f"  > {hit.snippet}")

@@ -24,7 +24,7 @@ import msgspec
 
 from fleet import __version__
 from fleet.model.errors import FleetError
-from fleet.model.names import normalise
+from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import Pattern, merged
 from fleet.reflect.observations import Statement, category_of, is_directive, without_label
 from fleet.store.database import TROUBLE, get_meta, set_meta
@@ -244,6 +244,7 @@ class Clusters(NamedTuple):
         cosines: Mapping[tuple[str, str], float] = {},
         apart: Collection[tuple[str, str]] = frozenset(),
         last: Comparison | None = None,
+        more: Iterable[tuple[str, str]] = (),
     ) -> "Clusters":
         """Return the clusters of lessons, and the pairs for a review.
 
@@ -251,14 +252,17 @@ class Clusters(NamedTuple):
         ``lookup``: returns a lesson; called for those in clusters alone.
         ``apart``: pairs of ids, the smaller first, that a person keeps apart.
         ``last``: the last comparison; afterwards this one.
+        ``more``: ids of merged sets among them, each with another wording: the set says that, too.
         """
         ids = sorted(words)
         number = {each: index for index, each in enumerate(ids)}
+        named = [*((each, words[each]) for each in ids), *sorted(more)]
         also = [(number[one], number[other]) for one, other in cosines if one in number and other in number]
         sure, likely, opposed = list[_Pair](), list[_Pair](), list[_Pair]()
-        for one, other, close in alike([words[id_] for id_ in ids], also, last=last):
-            pair = _Pair(ids[one], ids[other], close.score, close.differs)
-            if pair.ids in apart:
+        for one, other, close in alike([text for _, text in named], also, last=last):
+            two = named[one][0], named[other][0]
+            pair = _Pair(min(two), max(two), close.score, close.differs)
+            if pair.one == pair.other or pair.ids in apart:
                 continue
             if close.is_turned:
                 opposed.append(pair)
@@ -266,12 +270,14 @@ class Clusters(NamedTuple):
                 sure.append(pair)
             elif not close.differs and (close.score >= LIKELY_MIN or cosines.get(pair.ids, 0.0) >= MEANING_MIN):
                 likely.append(pair)
-        groups = _complete_link(sorted(sure, key=_closest_first))
+        turned = _closest(opposed)
+        joined = _closest(sure, but={each.ids for each in turned})
+        groups = _complete_link(joined)
         together = {ids for group in groups for ids in combinations(sorted(group), 2)}
-        pairs_left = sorted((each for each in (*sure, *likely) if each.ids not in together), key=_closest_first)
+        pairs_left = _closest([*joined, *likely], but=together | {each.ids for each in turned})
         members = ([lesson for id_ in group if (lesson := lookup(id_)) is not None] for group in groups)
         ranked = tuple(sorted(tuple(each.id for each in sorted(group, key=_rank)) for group in members))
-        return cls(ranked, tuple(pairs_left[:ASKED_MAX]), tuple(sorted(opposed, key=_closest_first)[:ASKED_MAX]))
+        return cls(ranked, tuple(pairs_left[:ASKED_MAX]), tuple(turned[:ASKED_MAX]))
 
     @staticmethod
     def spoken_for(members: Sequence[Pattern], agent: str = "") -> Pattern:
@@ -318,6 +324,14 @@ def same_text_among(texts: Sequence[str], text: str) -> int | None:
     pairs = alike((*texts, text), least=COUNTED_MIN, among=tuple((index, len(texts)) for index in range(len(texts))))
     sure = [(close.score, -one) for one, _, close in pairs if _say_the_same(close, 0.0)]
     return -max(sure)[1] if sure else None
+
+
+def _closest(pairs: Iterable[_Pair], but: Collection[tuple[str, str]] = ()) -> list[_Pair]:
+    """Return pairs, the closest first, each two lessons once: merged ones may be close in several wordings."""
+    closest: dict[tuple[str, str], _Pair] = {}
+    for each in sorted((each for each in pairs if each.ids not in but), key=_closest_first):
+        closest.setdefault(each.ids, each)
+    return list(closest.values())
 
 
 def _closest_first(pair: _Pair) -> tuple[float, str, str]:
@@ -415,7 +429,8 @@ class Weighing:
                 return clusters
             words, comparison = _words_of(patterns, own), self.compared()
             cosines = Embeddings(self._workspace).alike(list(words), LIKELY_MIN, PARTNERS_MAX)
-            clusters = Clusters.among(words, patterns.lesson, cosines, frozenset(key[2]), comparison)
+            more = _merged_words(patterns, words)
+            clusters = Clusters.among(words, patterns.lesson, cosines, frozenset(key[2]), comparison, more)
         with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
             set_meta(writing, _META, msgspec.json.encode((digest, clusters)).decode())
             set_meta(writing, _COMPARED, comparison.encoded())
@@ -428,6 +443,19 @@ class Weighing:
     def last_clusters(self) -> Clusters:
         """Return the cached clusters, perhaps of an earlier generation, for a caller that cannot wait."""
         return _read(self._workspace.db.noted(_META))[1]
+
+    def contradicted(self) -> dict[str, tuple[str, ...]]:
+        """Return the lessons that others contradict, in any wording, as last compared: from their ids to the others'.
+
+        Only those of pairs that both stand are among them: somebody may have decided since.
+        """
+        clusters, against = self.last_clusters(), dict[str, tuple[str, ...]]()
+        lessons = self._workspace.patterns.lessons_of({each for pair in clusters.opposed for each in pair.ids})
+        standing = {each for each, one in lessons.items() if one.is_listed and one.state != "retired"}
+        for pair in (each for each in clusters.opposed if standing.issuperset(each.ids)):
+            for one, other in (pair.ids, pair.ids[::-1]):
+                against |= {each: (*against.get(each, ()), other) for each in clusters.of(one)}
+        return against
 
 
 def _read(cached: str) -> tuple[str, Clusters]:
@@ -446,6 +474,25 @@ def _words_of(patterns: Patterns, own: Callable[[], Iterable[str]]) -> dict[str,
     lessons = patterns.lessons_of(islice(own(), LESSONS_MAX // 2)).values()
     texts = {each.id: each.text if each.is_listed and each.state != "retired" else "" for each in lessons}
     return {each: text for each, text in islice((texts | best).items(), LESSONS_MAX) if text}
+
+
+def _merged_words(patterns: Patterns, words: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the other wordings of merged sets, with the id that stands for the set.
+
+    A merge gives the record that stands for it the words of the first one: what it was logged as counts then.
+    """
+    groups = patterns.groups()
+    sets = {each: groups[each] for each in words if each in groups}
+    records = patterns.some([member for group in sets.values() for member in group])
+    by_id = {each.id: each for each in records}
+    for id_, group in sets.items():
+        members = [by_id[each] for each in group if each in by_id]
+        for each in members:
+            line = patterns.line(each.id) if sum(each.text == other.text for other in members) > 1 else None
+            logged = (str(first.get("text", "")) for first in (line.wordings() if line is not None else ()))
+            text = next((one for one in logged if pattern_id(one) == each.id), each.text)
+            if text and text != words[id_]:
+                yield id_, text
 
 
 SESSIONS_MIN = 3

@@ -112,6 +112,52 @@ def test_same_is_a_merge_and_is_taken_back(stage):
     assert stage.run("velma", "review", "--answer", f"{pair['pair']}=first", expect=2).stdout == ""
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_merge_takes_no_wording_from_the_lesson_that_it_joins_with_another(stage, is_first):
+    stage.join("velma")
+    texts = (
+        "Never push to the main branch by force",
+        "Do not force-push the main branch",
+        "Do not rewrite the history of main once it is public",
+    )
+    ids = [json.loads(log(stage, "velma", text, f"s{at}", "--json"))["id"] for at, text in enumerate(texts)]
+    assert [each["seen"] for each in stage.patterns("velma")["patterns"]].count(2) == 1
+    told = stage.run("velma", "merge", *((ids[0], ids[2]) if is_first else (ids[2], ids[0]))).stdout
+    assert "seen 3 times" in told
+    assert "promoted" in told
+    [lesson] = stage.patterns("velma")["patterns"]
+    assert (lesson["seen"], len(lesson["wordings"])) == (3, 2)
+    stage.run("velma", "unmerge", ids[2])
+    assert sorted(each["seen"] for each in stage.patterns("velma")["patterns"]) == [1, 2]
+
+
+@pytest.mark.parametrize("by", ["review", "merge"])
+def test_an_answer_or_a_merge_that_makes_three_promotes_at_once_and_is_taken_back_whole(stage, by):
+    stage.join("velma")
+    texts = (
+        "Run the linter with --fix before you commit",
+        "Before each commit run the linter with --fix",
+        "Always run the linter with --fix prior to committing",
+    )
+    for session, text in enumerate(texts):
+        assert "promoted" not in log(stage, "velma", text, f"s{session}")
+    stage.run("velma", "sync")
+    memory = stage.folder / "velma/agents/velma/memory.md"
+    assert not memory.exists()
+    pair = json.loads(stage.run("velma", "review", "--json").stdout)["pairs"][0]
+    if by == "review":
+        told = stage.run("velma", "review", "--answer", f"{pair['pair']}=same").stdout
+    else:
+        told = stage.run("velma", "merge", *(each["id"] for each in pair["lessons"]), "--force").stdout
+    assert "promoted: it stands in agents/velma/memory.md from now on" in told
+    assert "the linter with --fix" in memory.read_text()
+    stage.run("velma", "undo")
+    assert not memory.exists() or "the linter" not in memory.read_text()
+    assert {each["state"] for each in stage.patterns("velma", "--all")["patterns"]} == {"candidate"}
+    stage.run("velma", "sync")
+    assert not memory.exists() or "the linter" not in memory.read_text()
+
+
 @pytest.mark.parametrize("number", [0, 1])
 def test_the_words_that_were_used_more_stand_for_two_that_are_one_whichever_id_is_the_smaller(stage, number):
     stage.join("velma")

@@ -28,6 +28,7 @@ def test_a_correction_is_found_at_once_and_a_retired_lesson_no_more(stage):
         "at": found["at"],
         "who": "velma",
         "changed": "",
+        "contradicts": [],
         "retired": False,
     }
     assert found["where"] == ""  # its id says where it is

@@ -243,6 +243,26 @@ def test_an_agent_with_a_log_of_its_own_takes_over_a_guests_beside_it(clone):
     assert found["seen"] == 3
 
 
+def test_what_a_guest_logged_counts_and_is_shown_from_the_moment_an_agent_is_named(clone):
+    clone.fleet("correct", "--wrong", "a", "--right", "b", "--pattern", "Use tabs in `Makefile` recipes")
+    clone.fleet("init", "--agent", "velma")
+    assert json.loads(clone.fleet("status", "--json").stdout)["patterns"] == 1
+    assert "Use tabs" in clone.context("SessionStart", {"source": "startup"})
+    step = {"session_id": "another", "tool_name": "Edit", "tool_input": {"file_path": str(clone.folder / "Makefile")}}
+    assert "Use tabs" in clone.context("PreToolUse", step)
+
+
+@pytest.mark.parametrize("shown_by", ["SessionStart", "status"])
+def test_what_somebody_writes_into_a_log_by_hand_is_known_to_the_next_start_and_to_status(project, shown_by):
+    project.context("SessionStart", {"source": "startup"})
+    log = project.folder / "agents/tank/corrections.md"
+    fields = "**What I got wrong:** w\n**Correct approach:** r\n**Pattern:** Ask before a deploy"
+    log.write_text(f"{log.read_text()}\n## 2026-11-20 — By hand\n{fields}\n")
+    if shown_by == "status":
+        assert json.loads(project.fleet("status", "--json").stdout)["patterns"] == 2
+    assert "Ask before a deploy" in project.context("SessionStart", {"source": "startup", "session_id": "another"})
+
+
 def test_copies_of_a_guests_folder_that_get_two_names_count_its_entries_once(clone, tmp_path):
     remote, copy = tmp_path / "clan.git", tmp_path / "copy"
     git(tmp_path, "init", "-q", "--bare", str(remote))

@@ -1144,6 +1144,35 @@ sys.exit(hook.main(sys.argv[1:]))
 """
 
 
+def test_opposites_are_no_rules_at_a_step_or_a_prompt_until_somebody_decides(place):
+    topics = ("parser", "cache", "login", "search", "invoice", "archive", "report", "theme", "queue", "mailer")
+    rules = "".join(f"- Never change the {topic} without its own test\n" for topic in topics)
+    (place.folder / "lessons.md").write_text(f"# Lessons\n\n{rules}")
+    place.fleet("import", "lessons.md")  # among others, what a prompt is about stands out
+    ids = {}
+    for session, word in (("s1", "Always"), ("s2", "Never")):
+        pattern = f"{word} use `git push --force-with-lease` on shared branches"
+        words = ("correct", "--wrong", "w", "--right", "r", "--pattern", pattern, "--session", session, "--json")
+        ids[word] = json.loads(place.fleet(*words).stdout)["id"]
+    for session in ("told", "untold"):  # the first one makes the table
+        step = {"session_id": session, **bash("git push --force-with-lease origin x")}
+        shown = place.context("PreToolUse", step).splitlines()
+    remarks = {f"[contradicted by {ids[other]}: ask a person which holds]" for other in ids}
+    assert {each[each.index("[") :] for each in shown if "shared branches" in each} == remarks
+    asked = {"session_id": "third", "prompt": "should we use git push force-with-lease on the shared branches here"}
+    rows = [each for each in place.context("UserPromptSubmit", asked).splitlines() if "shared branches" in each]
+    assert rows
+    assert all("[contradicted by p-" in each for each in rows)
+    found = place.fleet("search", "force-with-lease").stdout
+    assert all(f"contradicts {each}" in found for each in ids.values())
+    holds = "first" if min(ids.values()) == ids["Never"] else "second"
+    place.fleet("review", "--answer", f"{':'.join(sorted(ids.values()))}={holds}")
+    for event, payload in (("PreToolUse", step), ("UserPromptSubmit", asked)):
+        context = place.context(event, payload | {"session_id": f"later-{event}"})
+        assert "Never use" in context
+        assert "contradicted" not in context
+
+
 @pytest.mark.parametrize("event", CLAUDE)
 def test_a_disk_that_cannot_be_written_fails_nothing(place, event):
     """Root may write anywhere, so the disk is held at the call: every way to write a file is refused."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import time
 
 LESSON = "Quote every variable in a shell script"
@@ -57,18 +58,39 @@ def test_a_promotion_is_said_where_it_happened(place):
     assert _ran(place, "fleet correct --wrong w", printed).endswith("; promoted into its memory")
 
 
-def test_what_a_sessions_end_promoted_is_said_once_at_the_next_start(place):
-    log = place.folder / "agents" / "tank" / "corrections.md"
-    _correct(place, "--session", "a")
+def _write_thrice(place) -> None:
+    """Write a lesson into the log by hand, on three days: nothing promotes it until the log is counted."""
     entry = "\n## 2026-03-1{} 14:30 — again\n**What I got wrong:** w{}\n**Correct approach:** r\n**Pattern:** {}\n"
-    with log.open("a") as file:
+    with (place.folder / "agents" / "tank" / "corrections.md").open("a") as file:
         file.writelines(entry.format(day, day, LESSON) for day in (1, 2, 3))
-    place.hook("SessionEnd", {"reason": "other"})
+
+
+def _wait_for_log(place) -> None:
     until = time.monotonic() + 30
     while not place.log() and time.monotonic() < until:
         time.sleep(0.05)
+
+
+def test_what_a_sessions_end_promoted_is_said_once_at_the_next_start(place):
+    _correct(place, "--session", "a")
+    _write_thrice(place)
+    place.hook("SessionEnd", {"reason": "other"})
+    _wait_for_log(place)
     assert _line(place, "SessionStart", source="startup") == f"fleet promoted '{LESSON}': every session starts with it"
     assert "promoted" not in _line(place, "SessionStart", source="startup", session_id="next")
+
+
+def test_what_the_pull_of_a_sessions_start_promoted_is_said_once_at_the_next_start(place, tmp_path):
+    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "clan.git")], check=True)
+    place.fleet("init", "--agent", "tank", "--remote", str(tmp_path / "clan.git"))
+    _correct(place, "--session", "a")
+    place.fleet("sync", "--yes")
+    _write_thrice(place)
+    assert "promoted" not in _line(place, "SessionStart", source="startup")
+    _wait_for_log(place)
+    said = _line(place, "SessionStart", source="startup", session_id="next")
+    assert said == f"fleet promoted '{LESSON}': every session starts with it"
+    assert "promoted" not in _line(place, "SessionStart", source="startup", session_id="third")
 
 
 def test_what_the_agent_was_shown_is_said(place):

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import time
 
 import pytest
 
@@ -146,10 +147,39 @@ def test_what_waits_again_after_an_undo_waits_as_it_did(talk, given, written):
     assert known.get("correct", "") == ("by a pull request" if written else "")
 
 
+@pytest.mark.parametrize("settled_by", ["learn", "dismiss", "waits"])
+def test_what_was_heard_live_is_not_proposed_and_counted_again_by_an_import_of_the_transcripts(talk, settled_by):
+    words, now = "Use bun here, yarn is banned in this repo", {"timestamp": time.strftime("%Y-%m-%dT%H:%M:%S.000Z")}
+    told = [call("t1", command="yarn add x"), result("t1", WITH_WORDS["today"].replace(WORDS, words))]
+    for session in ("s-1", "s-2"):
+        talk.path = talk.path.with_name(f"{session}.jsonl")
+        talk.write(*(each | now for each in told))
+        asked = talk.hook("Stop", stop_hook_active=False, session_id=session)
+        entry = re.search(r"c-[0-9a-f]{16}", asked["reason"])[0]
+        if settled_by == "learn":
+            talk.place.fleet("learn", entry, "--pattern", words, "--session", session)
+        elif settled_by == "dismiss":
+            talk.place.fleet("learn", entry, "--dismiss")
+    folder = str(talk.path.parent)
+    rows = talk.place.fleet("import", "--transcripts", folder).stdout
+    assert "0 proposals from 2 sessions; 1 more known already" in rows
+    found = json.loads(talk.place.fleet("import", "--transcripts", folder, "--accept", "all", "--json").stdout)
+    assert (found["proposals"], found["known"], found["logged"]) == ([], 1, [])
+
+
 def test_a_call_after_which_a_person_only_changed_the_subject_is_no_step(talk):
     talk.write(call("t1", command="git push"), result("t1", HEAD + STOP), STOPPED)
     talk.prompt("first tell me what is in the archive")
     assert "trigger" not in lesson_of(talk, re.search(r"flagged (c-[0-9a-f]{16})", talk.place.entries())[1])
+
+
+def test_a_refusal_that_cannot_be_logged_is_not_passed_over_in_silence(talk):
+    talk.write(call("t1", command="git push --force"), result("t1", WITH_WORDS["today"]))
+    log = talk.place.folder / "agents/tank/corrections.md"
+    log.mkdir(parents=True)
+    assert "could not log what you said" in talk.stop()["systemMessage"]
+    log.rmdir()
+    assert "fleet logged a correction" in talk.stop()["systemMessage"]
 
 
 def test_a_refused_call_is_heard_once_however_often_the_hooks_are_called(talk):

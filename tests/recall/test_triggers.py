@@ -168,7 +168,7 @@ def lesson(number: int, text: str = "Pull first", *, seen: int = 1, **more: obje
 def test_rows_are_screened_one_line_and_capped():
     secret = "ghp_" + "a1B2" * 9
     hostile = lesson(1, f"Say \x1b[31m{secret}\nnever", trigger="Bash", correct="x" * 8000)
-    [row] = _trigger_table([(hostile, hostile.trigger)], Renderer())
+    [row] = _trigger_table([(hostile, hostile.trigger)], Renderer(), {})
     assert secret not in row[2]
     assert "\x1b" not in row[2]
     assert "\n" not in row[2]
