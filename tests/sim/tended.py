@@ -339,7 +339,7 @@ class Tended(Further):
                 self.guards.get(id(machine), {}).pop(field.id, None)
             if field.name == PART:
                 self._loosen(machine, Runs(self.open(machine)).find(field.id))
-        for edit in (each for each in run.edits if each.path.endswith("/SKILL.md")):  # a decision copies it, or takes it
+        for edit in (each for each in run.edits if each.path.endswith("/SKILL.md")):  # decisions move it
             for token in _HAND.findall((edit.before or b"") + (edit.after or b"")):
                 self.hands.get(id(machine), {}).pop(token, None)
                 self.struck.get(id(machine), set()).discard(token)
