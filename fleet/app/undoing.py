@@ -34,6 +34,8 @@ from fleet.store.workspace import Workspace
 
 _PENDING = "undoing"
 """Key in ``local.db``: id of the run that is being undone."""
+_MAKE_RUNS = frozenset({"tidy", "consolidate", "sleep"})
+"""Commands that changed something only where they left a run."""
 _NOT_SET = frozenset({"entry", "part", "seen", "inbox"})
 """Names of fields that record an occurrence or an item of the inbox, and no value that could be set back."""
 _PRIVATE = frozenset({housekeeping.STAGE, housekeeping.MERGED_FROM})
@@ -75,19 +77,26 @@ def _last_command(workspace: Workspace) -> Run:
     parts = {field.id for run, _ in runs for field in run.fields if field.name == PART}
     open_runs = [run for run, undone_by in runs if not undone_by and run.id not in parts]
     last = next((run for run in open_runs if run.kind in COMMANDS or run.id in decided), None)
-    command, when = Runs(workspace).last_unrecorded()
-    if command and (last is None or workspace.made_at(last.at) < when):
+    until = ""
+    for command, when in Runs(workspace).unrecorded():
+        if last is not None and workspace.made_at(last.at) >= when:
+            break
         kind = command.split()[1]
-        since = [run for run, _ in runs if workspace.made_at(run.at) >= when and run.id not in parts]
-        own = [run for run in since if run.kind == kind.replace("done", "reflect")]
+        made = [run for run, _ in runs if workspace.made_at(run.at) >= when and run.id not in parts]
+        own = [
+            run
+            for run in made
+            if run.kind == kind.replace("done", "reflect") and not (until and workspace.made_at(run.at) >= until)
+        ]
         if standing := [run for run in own if run in open_runs]:
             return standing[-1]
-        before = f"`fleet undo {last.id}` takes back the command before it, and " if last is not None else ""
-        if not own or kind in {*COMMANDS, "done"}:  # `fleet done` logs the day, too
+        if kind in {*COMMANDS, "done"} or not (own or kind in _MAKE_RUNS):  # `fleet done` logs the day, too
+            before = f"`fleet undo {last.id}` takes back the command before it, and " if last is not None else ""
             raise NoError(
                 f"the last command here was `{command}`, which no bare `fleet undo` takes back; nothing was changed. "
                 f"{before}`fleet undo --list` names all runs"
             )
+        until = when
     if last is not None:
         return last
     raise NoError("there is no command here that could be taken back; `fleet undo --list` names all runs")

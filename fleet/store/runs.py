@@ -38,8 +38,8 @@ PART = "run"
 COMMANDS_KEPT_MAX = 300
 """Number of runs of these kinds that are kept, the newest; runs of other kinds are never dropped."""
 
-_UNRECORDED = "given"
-"""Key in ``local.db``: the last command that changed something here and left no run."""
+_UNRECORDED, _UNRECORDED_MAX = "given", 50
+"""Key in ``local.db``: the last commands given here of which no run says so, and how many are kept."""
 _TRIES_MAX = 5
 _PLAN, _DONE, _BEGUN = ".plan", ".json", ".begun"
 _ID = r"[a-z][a-z0-9-]{2,63}"
@@ -241,14 +241,16 @@ class Runs:
         return sorted((name for name in names if name.split("-")[0] in COMMANDS), key=lambda name: name.split("-")[-2])
 
     def note_unrecorded(self, command: str, at: str) -> None:
-        """Note a command that changed something and left no run: ``fleet undo`` must not undo the one before it."""
-        self._workspace.state.put(**{_UNRECORDED: f"{at} {command}"})
+        """Note a command of which no run says that a person gave it: ``fleet undo`` must not undo the one before it."""
+        known = self._workspace.state.get(_UNRECORDED).splitlines()[1 - _UNRECORDED_MAX :]
+        self._workspace.state.put(**{_UNRECORDED: "\n".join([*known, f"{at} {command}"])})
 
-    def last_unrecorded(self) -> tuple[str, str]:
-        """Return the last command that changed something here and left no run, and when; "" twice for none."""
+    def unrecorded(self) -> list[tuple[str, str]]:
+        """Return the last commands of which no run says so, and when each was given, the newest first."""
         begun = [path.stem for path in self._folder.glob(f"*{_BEGUN}")]
-        at, _, command = max([self._workspace.state.get(_UNRECORDED), *begun]).partition(" ")
-        return command, self._workspace.made_at(at)
+        lines = sorted([*self._workspace.state.get(_UNRECORDED).splitlines(), *begun], reverse=True)
+        given = (line.partition(" ") for line in lines)
+        return [(command, self._workspace.made_at(at)) for at, _, command in given]
 
     def forget(self, texts: Iterable[str]) -> None:
         """Delete the runs that contain one of these texts, which were purged. They cannot be undone any more."""

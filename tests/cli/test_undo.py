@@ -19,7 +19,7 @@ from fleet.reflect.records import Record, Records, Written
 from fleet.store.files import Files
 from fleet.store.runs import PART, Field, Run, Runs
 from fleet.store.workspace import Workspace, Writer
-from tests.reflect.talks import Talk
+from tests.reflect.talks import Talk, taught
 
 NOW_MS = 1_795_262_400_000
 LESSON = "Quote every variable in a shell script"
@@ -81,9 +81,6 @@ _LEFT_TO_STAND = (
     ("journal", "--title", "A day", "--ok", "It worked"),
     ("observe", "fix", "Quoted", "it"),
     ("mutate", "M5", "--failed", "a", "--switch", "b", "--why", "c"),
-    ("tidy", "--mode", "always"),
-    ("consolidate", "--force"),
-    ("sleep",),
     ("pause",),
     ("resume",),
     ("install", "claude-code"),
@@ -317,6 +314,23 @@ def test_a_reflector_that_was_chosen_on_the_way_is_not_passed_over(w):
     w.run("w", "reflect", "--use", "rules", "--transcript", str(talk.path))
     assert "`fleet reflect`" in w.run("w", "undo", expect=1).stderr
     assert known(w)[LESSON] == "candidate"
+
+
+def test_each_undo_takes_back_the_reflection_before_and_then_the_command_before_all(w):
+    w.run("w", "config", "set", "recall.at_prompts", "2")
+    for number in range(3):
+        talk = taught(w.folder / f"talk{number}.jsonl", f"5e551000-0000-4000-8000-00000000000{number}")
+        w.run("w", "reflect", "--transcript", str(talk.path))
+    runs = [undo(w) for _ in range(4)]
+    assert [each["kind"] for each in runs] == ["reflect", "reflect", "reflect", "config"]
+
+
+@pytest.mark.parametrize("command", ["tidy", "sleep", "consolidate --force"])
+def test_a_pass_that_changed_nothing_stands_in_nobodys_way(w, command):
+    w.run("w", *command.split(), expect=None)
+    w.correct("w", LESSON)
+    w.run("w", *command.split(), expect=None)
+    assert undo(w)["kind"] == "correct"
 
 
 def test_an_answer_to_a_pair_that_is_taken_back_stands_in_nobodys_way(w):
