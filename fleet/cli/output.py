@@ -125,6 +125,8 @@ class _Chosen(msgspec.Struct):
     """The command changed something here."""
     has_written: bool = False
     """The command wrote something durable, which may be a part of what it was to do."""
+    bar: Any = None
+    """The bar of ``progress`` while it is drawn: it would paint over a question."""
     unwritten: str = ""
     """Why the answer cannot be written, as on a full disk; the command goes on to its end all the same."""
 
@@ -400,15 +402,19 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty() or chosen.owes_json:
         raise UsageError(f"{question} No terminal to ask on, so nothing was changed. Pass --yes if you are sure")
+    if chosen.bar is not None:
+        chosen.bar.stop()
     if not typer.confirm(cleaned(question), default=False):
         raise UsageError("nothing was changed")
+    if chosen.bar is not None:
+        chosen.bar.start()
 
 
 @contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[Callable[[str], None]]:
     """Draw a spinner, or a bar of ``total`` steps, on stderr while the block runs; on a terminal only.
 
-    The block calls the step with the name of each thing that it works on.
+    The block calls the step with the name of each thing that it works on, and asks only by ``confirm``.
     """
     if not sys.stderr.isatty() or os.environ.get("TERM", "") == "dumb":
         yield lambda _: None
@@ -417,5 +423,8 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[str], No
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda name: bar.update(task, advance=1, description=f"{what} {name[:40]}")
+        chosen.bar, task = bar, bar.add_task(what, total=total)
+        try:
+            yield lambda name: bar.update(task, advance=1, description=f"{what} {name[:40]}")
+        finally:
+            chosen.bar = None

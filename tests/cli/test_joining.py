@@ -10,6 +10,8 @@ import sys
 import time
 from contextlib import suppress
 
+import pytest
+
 from fleet.store import git
 from tests.cli.conftest import Shell
 
@@ -34,15 +36,23 @@ def project(shell: Shell, where: str) -> None:
     shell.git("remote", "add", "origin", str(shell.remote), where=where)
 
 
-def on_a_terminal(shell: Shell, where: str, answers: list[tuple[str, str]], *words: str, expect: int = 0) -> str:
+def on_a_terminal(
+    shell: Shell,
+    where: str,
+    answers: list[tuple[str, str]],
+    *words: str,
+    expect: int = 0,
+    command: str = "init",
+    term: str = "dumb",
+) -> str:
     """Run ``fleet init`` on a terminal; type each answer once its question stands there. Return all that was shown."""
     pid, handle = pty.fork()
     if pid == 0:
         os.chdir(shell.folder / where)
         os.execve(
             sys.executable,
-            [sys.executable, "-m", "fleet", "init", *words],
-            shell.environment(TERM="dumb", COLUMNS="300"),
+            [sys.executable, "-m", "fleet", command, *words],
+            shell.environment(TERM=term, COLUMNS="300"),
         )
     shown, seen, until = "", 0, time.monotonic() + 30
     with suppress(OSError):  # it has ended
@@ -314,3 +324,24 @@ def test_a_remote_that_is_named_by_a_way_around_is_written_down_as_the_folder_th
     assert "synced with" in shell.run("w", "sync").stdout
     shell.run("w", "config", "set", "share.remote", "../w/../clan.git")
     assert ".." not in shell.run("w", "config", "get", "share.remote").stdout
+
+
+SHOW_CURSOR = "\x1b[?25h"
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("Share this clan's lessons with", ["sync"]),
+        ("vellmq is no member here", ["import", "--agent", "vellmq", "CLAUDE.md"]),
+    ],
+)
+def test_a_question_in_the_middle_of_work_is_not_painted_over_by_its_bar(shell: Shell, question: str, words: list[str]):
+    project(shell, "w")
+    shell.run("w", "init", "--agent", "vellmo")
+    command, *more = words
+    shown = on_a_terminal(shell, "w", [(question, "n")], *more, expect=2, command=command, term="xterm")
+    until = shown.index(question)
+    assert SHOW_CURSOR in shown[:until], "the bar is gone before the question"
+    assert "\x1b[2K" not in shown[until:], "and does not come back over it"
+    assert question in on_a_terminal(shell, "w", [(question, "y")], *more, command=command, term="xterm")

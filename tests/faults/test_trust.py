@@ -185,7 +185,9 @@ def test_auto_in_a_tracked_file_needs_a_yes_here_for_these_numbers(bench):
     assert "`fleet config set promotion.others auto`" in waits["why"]
     bench.run("velma", "config", "set", "promotion.others", "auto")
     file = root / "fleet.toml"
-    file.write_text(file.read_text().replace("clan_sessions = 2", "clan_sessions = 1").replace("# clan_ses", "clan_ses"))
+    file.write_text(
+        file.read_text().replace("clan_sessions = 2", "clan_sessions = 1").replace("# clan_ses", "clan_ses")
+    )
     bench.run("velma", "sync")
     assert LESSON not in memory(bench)  # a yes was to other numbers
     bench.run("velma", "config", "set", "promotion.others", "auto")
