@@ -301,9 +301,14 @@ def _decisions(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         since = f" since {output.when(block['since'])}" if block["since"] else ""
         yield "blocked", [f"{block['name']}{since}: `fleet unblock {block['name']}` undoes it"]
     yield "left out", [f"{each['told']}: fleet review" for each in trust["waiting"]]
-    opposed, pairs = review["contradictions"], review["pairs"]
-    yield "review", [f"{counted(opposed, 'pair')} of lessons contradict each other" if opposed else ""]
-    yield "review", [f"{counted(pairs, 'pair')} may be one lesson: fleet review" if pairs else ""]
+    in_inbox = status["inbox"]["kinds"]  # and counted there
+    opposed = review["contradictions"] - in_inbox.get("contradiction", 0)
+    pairs = review["pairs"] - in_inbox.get("merge", 0)
+    yield (
+        "review",
+        [f"{counted(opposed, 'pair')} of lessons contradict each other: fleet review" if opposed > 0 else ""],
+    )
+    yield "review", [f"{counted(pairs, 'pair')} may be one lesson: fleet review" if pairs > 0 else ""]
     if status["inbox"]["number"]:
         yield "inbox", [output.pending_decisions(status["inbox"])]
     for guard in status["guards"]:

@@ -197,6 +197,12 @@ class Patterns(_Table):
         lessons = self.lessons_of(each for (each,) in self._rows(query, generation, count))
         return list({each.id: each for each in lessons.values()}.values())
 
+    def count_since(self, generation: int) -> int:
+        """Return how many lessons changed after a generation, merged records as one."""
+        grouped = self.groups()
+        rows = self._rows("SELECT id FROM pattern WHERE generation > ? AND listed AND NOT retired", generation)
+        return len({grouped.get(each, [each])[0] for (each,) in rows})
+
     def _united(self, order: Order) -> Iterator[Pattern]:
         for group in Merges(self.merge_targets()).groups():
             members = self.some(group)

@@ -90,6 +90,17 @@ def test_what_came_is_new_until_a_person_has_looked(w):
     assert "1 lesson met or changed again" in w.run("w").stdout
 
 
+def test_of_many_new_lessons_all_are_counted(w):
+    w.on_a_terminal()
+    texts = (f"Never call service number {number} without a timeout" for number in range(120))
+    (w.folder / "w/lessons.md").write_text("# Lessons\n\n" + "".join(f"- {each}\n" for each in texts))
+    w.run("w", "import", "lessons.md")
+    assert (look(w)["new"]["lessons_total"], len(look(w)["new"]["lessons"])) == (120, 100)
+    shown = w.run("w").stdout
+    assert "120 lessons new or changed since you looked" in shown
+    assert "and 116 more: fleet patterns" in shown
+
+
 def test_what_entered_a_memory_since_is_named(w):
     first = w.correct("w", OTHER)
     w.run("w", "promote", first)
@@ -118,6 +129,12 @@ def test_what_waits_for_a_person_is_counted_with_the_command_for_it(w):
     assert "1 decision since" in shown
     assert "1 pair of lessons that contradict each other: fleet review" in shown
     assert look(w)["next"]["command"] == "fleet inbox"
+    assert "1 pair of lessons contradict each other: fleet review" in w.run("w", "status").stdout
+    w.run("w", "inbox")  # which mirrors the pair: from here on it is one of its decisions
+    for shown in (w.run("w").stdout, w.run("w", "status").stdout):
+        assert "2 decisions since" in shown
+        assert "contradict each other" not in shown, "nothing is counted twice"
+    assert look(w)["waits"]["contradictions"] == 1
     [pair] = json.loads(w.run("w", "review", "--json").stdout)["pairs"]
     w.run("w", "review", "--answer", f"{pair['pair']}=both")
     assert look(w)["waits"]["contradictions"] == 0, "what was decided waits no longer"
