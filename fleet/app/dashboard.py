@@ -163,8 +163,9 @@ def _last(workspace: Workspace) -> dict[str, int]:
     newest = workspace.db.newest_by()
     mine = [newest.get(each.name, "") for each in workspace.replicas().replicas]
     synced = max(workspace.state.get("last_sync"), workspace.state.get("fetched"))
+    unstated = [CountedLog(workspace, agent).last_ms() for agent in (*workspace.agents_here(), names.GUEST)]
     return {
-        "logged": clock.ms_of(max(mine, default="")),
+        "logged": max(clock.ms_of(max(mine, default="")), *unstated),
         "shown": Exposures(workspace.state).last_ms(),
         "synced": clock.ms_of(synced),
     }
