@@ -89,7 +89,11 @@ def test_a_word_is_known_in_any_case_as_a_heading_has_it(stage):
         assert stage.run(".", "help", *said).stdout == stage.run(".", "help", *map(str.lower, said)).stdout
 
 
-def test_an_unknown_word_leads_to_what_is_spelt_alike_or_to_the_list(stage):
+def test_an_unknown_word_leads_to_what_is_spelt_alike_or_to_the_pages_that_speak_of_it_or_to_the_list(stage):
+    for word, page in (("webhook", "security"), ("fleet.toml", "configuration")):
+        assert f"`fleet help {page}.md`" in stage.run("w", "help", word, expect=2).stderr
+    for word in ("password", "conflict", "lesson", "tag"):
+        assert "These pages speak of it: `fleet help " in stage.run("w", "help", word, expect=2).stderr
     assert "Did you mean undo?" in stage.run("w", "help", "undoo", expect=2).stderr
     assert "`fleet help all`" in stage.run("w", "help", "zzzz", expect=2).stderr
 
