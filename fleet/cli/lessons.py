@@ -31,7 +31,7 @@ _Category = Annotated[str, option("--category", "NAME", "Only those of this cate
 _Type = Annotated[str, option("--type", "TYPE", "Only those of this type.", autocompletion=lambda: TYPES)]
 _Tag = Annotated[str, option("--tag", "WORD", "Only those with this tag.")]
 _By = Annotated[str, option("--agent", "NAME", "Only those that this agent logged.")]
-_Since = Annotated[str, option("--since", "DATE", "Only those seen since that day.")]
+_Since = Annotated[str, option("--since", "DATE", "Only those seen since that day; 3d: since three days ago.")]
 
 app = output.commands()
 

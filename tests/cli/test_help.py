@@ -162,7 +162,7 @@ def test_gossip_is_narrowed_by_type_tag_agent_and_day(w):
 
     assert told() == ["two", "one"]
     assert told("--type", "gotcha") == told("--tag", "CI") == told("--agent", "velma") == ["one"]
-    assert told("--since", "2020-01-01", "-n", "1") == ["two"]
+    assert told("--since", "2020-01-01", "-n", "1") == told("--since", "3h", "-n", "1") == ["two"]
     assert told("--since", (datetime.now(UTC) + timedelta(days=2)).strftime("%Y-%m-%d")) == []
     assert "no discovery is like that" in w.run("w", "gossip", "--tag", "none").stdout
     assert "takes a day" in w.run("w", "gossip", "--since", "yesterweek", expect=2).stderr
@@ -181,7 +181,11 @@ def test_a_search_is_narrowed_by_agent_and_day(w):
 
     assert told() == {first, second}
     assert told("--agent", "tank") == {second}
-    assert told("--since", "2020-01-01") == {first, second}
+    assert told("--since", "2020-01-01") == told("--since", "1d") == told("--since", "2w") == {first, second}
+    for filter_ in ("--tag", "--type", "--category"):  # an option of the lists, and no word
+        assert "`fleet patterns`" in w.run("w", "search", "quote", filter_, "ci", expect=2).stderr
+        assert w.run("w", "search", "--", "quote", filter_).stdout
+    assert w.run("w", "search", "quote", "--no-verify").stdout, "any other is a word"
     assert told("--since", (datetime.now(UTC) + timedelta(days=2)).strftime("%Y-%m-%d")) == set()
 
 
