@@ -74,8 +74,7 @@ def _init(
     if remote == "origin" and not (remote := Repository(root).origin() or ""):
         why = git.refusal(root) or "no git repository around this folder has an origin: --remote URL"
         raise UsageError(f"{why}. Nothing was made")
-    if author == "git" and not Repository(root).identity():
-        raise UsageError("git knows no user.name and user.email here: `git config` sets both. Nothing was made")
+    _check_author(root, author)
     for about, question in setup.likely_typos(root, remote, branch).items():
         # A script that names another remote means it: the change is printed, and can be undone.
         output.confirm(question, yes=yes or (about == "remote" and not sys.stdin.isatty()))
@@ -115,6 +114,14 @@ def _init(
     raise typer.Exit(code)
 
 
+def _check_author(root: Path, named: str) -> None:
+    """Raise ``UsageError`` where ``--author`` names nobody, before anything is made."""
+    if named == "git" and not Repository(root).identity():
+        raise UsageError("git knows no user.name and user.email here: `git config` sets both. Nothing was made")
+    if named not in ("", "git", "none") and not git.Author(identity=named).is_named:
+        raise UsageError(f"{named[:80]!r} is no author: 'Name <address>', git or none. Nothing was made")
+
+
 def _another_home(root: Path, *, asks: bool) -> str:
     """Return another folder for the agents' files where the usual one is the project's, "" where it is not."""
     if not (proposed := setup.proposed_home(root)):
@@ -142,7 +149,14 @@ def _ask_remote(root: Path) -> str:
         f"Share lessons through {Address(origin).redacted}, on a branch `fleet` of its own?", default=True
     ):
         return origin
-    return str(typer.prompt("Git remote to share lessons through (empty: none for now)", default="")).strip()
+    question = "Git remote to share lessons through (empty: none for now)"
+    while named := str(typer.prompt(question, default="")).strip():
+        try:
+            Address.typed(named)
+            return named
+        except UsageError as why:
+            note(str(why))
+    return ""
 
 
 def _offer_author(workspace: Workspace, named: str, *, asks: bool) -> None:

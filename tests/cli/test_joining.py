@@ -165,6 +165,9 @@ def test_all_of_it_by_flags_and_a_commit_says_who_learned_what(shell: Shell):
 
 
 def test_an_author_that_git_does_not_know_is_refused_before_anything_is_made(shell: Shell):
+    done = shell.run("velma", "init", "--agent", "velma", "--author", "no address", expect=2)
+    assert "Nothing was made" in done.stderr
+    assert not list((shell.folder / "velma").iterdir())
     done = shell.run("velma", "init", "--agent", "velma", "--author", "git", expect=2, GIT_CONFIG_GLOBAL="/dev/null")
     assert "Nothing was made" in done.stderr
     assert not list((shell.folder / "velma").iterdir())
@@ -228,6 +231,15 @@ def test_a_name_that_cannot_be_one_is_asked_for_again(shell: Shell):
     names = [("Name of the agent", "Velma D!"), ("Name of the agent", "velma")]
     others = [("Git remote", ""), ("Keep what fleet writes", ""), ("Let Claude Code", "n")]
     assert "a name has 1 to 32" in on_a_terminal(shell, "velma", names + others)
+
+
+def test_a_remote_that_cannot_be_one_is_asked_for_again(shell: Shell):
+    (shell.folder / "velma").mkdir()
+    remotes = [("Git remote", "garbage::remote"), ("Git remote", "-x"), ("Git remote", "")]
+    others = [("Keep what fleet writes", ""), ("Let Claude Code", "n")]
+    shown = on_a_terminal(shell, "velma", [("Name of the agent", "velma"), *remotes, *others])
+    assert "would make git run a program" in shown
+    assert "starts with a dash" in shown
 
 
 def test_ctrl_c_at_a_question_makes_nothing_and_ends_as_interrupted(shell: Shell):
