@@ -41,11 +41,13 @@ app = output.commands()
 
 Pattern = Annotated[str, option("--pattern", "TEXT", "The lesson, worded so that it helps elsewhere.")]
 Right = Annotated[str, option("--right", "TEXT", "The correct approach.")]
-Same = Annotated[str, option("--same", "ID", "Count it as this lesson.", autocompletion=output.COMPLETE_IDS)]
+Same = Annotated[str, option("--same", "ID", "Count it as this lesson.", autocompletion=output.COMPLETE["lesson"])]
 Trigger = Annotated[
     str, option("--trigger", "STEP", "The step before which it is shown: 'Bash:git push*', 'Edit:*.sql'.")
 ]
-Tag = Annotated[list[str] | None, option("--tag", "TEXT", "A tag; may be repeated.")]
+Tag = Annotated[
+    list[str] | None, option("--tag", "TEXT", "A tag; may be repeated.", autocompletion=output.COMPLETE["tag"])
+]
 
 
 @app.command("correct", context_settings={"allow_extra_args": True})
@@ -58,7 +60,10 @@ def _correct(
     source: Annotated[str, option("--source", "TEXT", "Who or what corrected you: a person, a build, yourself.")] = "",
     corrected_by: Annotated[str, option("--from", "AGENT", "The agent that corrected you.")] = "",
     same: Same = "",
-    category: Annotated[str, option("--category", "TEXT", "Its subject, in one or two words.")] = "",
+    category: Annotated[
+        str,
+        option("--category", "TEXT", "Its subject, in one or two words.", autocompletion=output.COMPLETE["category"]),
+    ] = "",
     tag: Tag = None,
     trigger: Trigger = "",
 ) -> None:

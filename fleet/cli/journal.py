@@ -34,7 +34,9 @@ def _search(
             autocompletion=lambda: ["pattern", "discovery", "correction", "journal"],
         ),
     ] = None,
-    by: Annotated[str, option("--agent", "NAME", "Only what this agent wrote.")] = "",
+    by: Annotated[
+        str, option("--agent", "NAME", "Only what this agent wrote.", autocompletion=output.COMPLETE["agent"])
+    ] = "",
     since: Annotated[str, option("--since", "DATE", "Only entries of this day or later; 3d: of the last three.")] = "",
     everything: Annotated[bool, flag("--all", "Retired lessons too.")] = False,
     of_a_list: Annotated[str | None, typer.Option("--category", "--tag", "--type", hidden=True)] = None,

@@ -18,6 +18,7 @@ import msgspec
 import typer
 
 from crdt import clock
+from fleet.model import names
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.store.homes import CONFIG, is_root, root_around
 from fleet.store.runs import Runs
@@ -69,16 +70,44 @@ def completing(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
     return complete
 
 
-def _offer_ids(workspace: Workspace, beginning: str) -> Iterable[Offer]:
-    """Return lessons and discoveries; retired lessons only where the beginning of an id was typed."""
+def _offer_lessons(workspace: Workspace, beginning: str) -> Iterable[Offer]:
+    """Return lessons; retired ones only where the beginning of an id was typed."""
     lessons, is_named = workspace.patterns, len(beginning) > len("p-")
     ids = lessons.beginning(beginning)[:_OFFERED_MAX] if is_named else []
     offered = lessons.some(ids) if is_named else lessons.best("sight", _OFFERED_MAX)
+    return [(each.id, each.text) for each in offered]
+
+
+def _offer_ids(workspace: Workspace, beginning: str) -> Iterable[Offer]:
     entries = workspace.discoveries.newest(_OFFERED_MAX)[::-1]
-    return [*((each.id, each.text) for each in offered), *((each.id, each.problem) for each in entries)]
+    return [*_offer_lessons(workspace, beginning), *((each.id, each.problem) for each in entries)]
 
 
-COMPLETE_IDS = completing(_offer_ids)
+def _offer_agents(workspace: Workspace, _: str) -> Iterable[Offer]:
+    agents = {*workspace.agents_here(), *map(names.agent_of, workspace.db.newest_by())}
+    return [(each, "") for each in sorted(agents)]
+
+
+def _offer_tags(workspace: Workspace, _: str) -> Iterable[Offer]:
+    records = [*workspace.patterns.best("sight", _OFFERED_MAX), *workspace.discoveries.newest(_OFFERED_MAX)]
+    return [(each, "") for each in sorted({tag for record in records for tag in record.tags})]
+
+
+COMPLETE = {
+    "lesson": completing(_offer_lessons),
+    "retired": completing(
+        lambda workspace, _: [(each.id, each.text) for each in workspace.patterns.retired(_OFFERED_MAX)]
+    ),
+    "id": completing(_offer_ids),
+    "agent": completing(_offer_agents),
+    "category": completing(
+        lambda workspace, _: [
+            (each, "") for each in sorted({each.category for each in workspace.patterns.best("sight", _OFFERED_MAX)})
+        ]
+    ),
+    "tag": completing(_offer_tags),
+}
+"""What completes an argument, or the value of an option, by what it is."""
 
 
 # --- options ----------------------------------------------------------------------------------------------------------

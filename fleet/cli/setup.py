@@ -49,7 +49,15 @@ def _init(
     take_in: Annotated[
         bool | None, flag("--take-in/--no-take-in", "Take in CLAUDE.md, lessons.md and their like here.")
     ] = None,
-    host: Annotated[str, option("--install", "HOST", f"Install an agent host too: {', '.join(HOSTS)}, or none.")] = "",
+    host: Annotated[
+        str,
+        option(
+            "--install",
+            "HOST",
+            f"Install an agent host too: {', '.join(HOSTS)}, or none.",
+            autocompletion=lambda: [*HOSTS, "none"],
+        ),
+    ] = "",
     yes: Annotated[bool, flag("--yes", "-y", "Answer yes to all but --author, --take-in and --install.")] = False,
     home: Annotated[str, option("--home", "FOLDER", "Folder of the agents' own files; 'agents' by default.")] = "",
     ephemeral: Annotated[

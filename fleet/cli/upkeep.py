@@ -10,7 +10,7 @@ import typer
 
 from fleet.app import doctor, moving, pages
 from fleet.cli import output
-from fleet.cli.output import COMPLETE_IDS, EXIT_NO, EXIT_REFUSED, argument, echo, flag, note, option
+from fleet.cli.output import COMPLETE, EXIT_NO, EXIT_REFUSED, argument, echo, flag, note, option
 from fleet.learn import importer
 from fleet.learn.importer import ImportResult, Piece
 from fleet.model.errors import UsageError
@@ -234,7 +234,7 @@ def _upgrade(yes: output.Confirmed = False) -> None:
 @app.command("purge")
 def _purge(
     wanted: Annotated[
-        str, argument("ID", "Of a lesson or a discovery; a beginning is enough.", autocompletion=COMPLETE_IDS)
+        str, argument("ID", "Of a lesson or a discovery; a beginning is enough.", autocompletion=COMPLETE["id"])
     ],
     yes: output.Yes = False,
 ) -> None:

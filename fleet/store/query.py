@@ -191,6 +191,11 @@ class Patterns(_Table):
         )
         return [row[0] for row in self._rows(query, generation, count, generation, *map(naming, writers))]
 
+    def retired(self, count: int) -> list[Pattern]:
+        """Return the records that were retired last."""
+        rows = self._rows("SELECT id FROM pattern WHERE NOT listed AND text != '' ORDER BY last DESC LIMIT ?", count)
+        return [each for each in self.some([id_ for (id_,) in rows]) if not each.is_present]
+
     def since(self, generation: int, count: int) -> list[Pattern]:
         """Return the newest of the lessons that changed after a generation, merged records as one."""
         query = "SELECT id FROM pattern WHERE generation > ? AND listed AND NOT retired ORDER BY last DESC, id LIMIT ?"

@@ -130,7 +130,18 @@ def test_ids_types_and_the_like_are_completed(w):
     w.run("w", "discover", "--problem", "p", "--solution", "s")
     assert completed(w, "edit", "p-") == [lesson]
     assert completed(w, "edit", lesson[:9]) == [lesson]
-    assert completed(w, "restore", retired[:9]) == [retired]
+    assert completed(w, "restore", retired[:9]) == completed(w, "restore", "") == [retired]
+    for words in (["promote"], ["guard"], ["feedback"], ["correct", "--same"], ["merge", lesson]):
+        assert completed(w, *words, "") == [lesson], "no discovery"
+    w.run("w", "init", "--agent", "tank")
+    w.run("w", "edit", lesson, "--set", "category=shell", "--set", "tags=ci,lint")
+    for command in ("patterns", "gossip", "search", "promote", "correct"):
+        assert completed(w, command, "--agent", "") == ["tank", "velma"]
+    assert completed(w, "--agent", "ta") == ["tank"]
+    assert completed(w, "patterns", "--category", "") == completed(w, "correct", "--category", "") == ["shell"]
+    for command in ("patterns", "gossip", "correct", "discover"):
+        assert completed(w, command, "--tag", "") == ["ci", "lint"]
+    assert completed(w, "init", "--install", "c") == ["claude-code", "codex"]
     assert [each[:2] for each in completed(w, "show", "d-")] == ["d-"]
     assert completed(w, "gossip", "--type", "g") == ["gotcha"]
     assert completed(w, "install", "") == ["claude-code", "codex", "gemini"]
