@@ -271,7 +271,10 @@ def test_commits_are_signed_where_git_is_set_to_sign(shell: Shell):
     assert "BEGIN SSH SIGNATURE" in shell.git("cat-file", "commit", "fleet", where="clan.git")
     key.unlink()
     shell.correct("velma", "Another one")
-    assert "could not be signed" in shell.run("velma", "sync", expect=5).stderr
+    unsigned = shell.run("velma", "sync", expect=5).stderr
+    assert "could not be signed" in unsigned
+    assert "`fleet init --author none`" in unsigned
+    assert "ls-remote" not in unsigned, "the remote was reached"
 
 
 def test_two_agents_of_one_machine_are_one_witness_whatever_their_names(shell: Shell):
