@@ -174,7 +174,8 @@ def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern])
     """Yield labels and texts of a lesson's fields: how often it was seen and by whom, and who set what."""
     yield from ((each.label, fields[each.name]) for each in FIELDS[1:] if each.shown == "text")
     yield "tags", ", ".join(fields["tags"])
-    yield "seen", f"{counted(fields['seen'], 'time')} in {counted(fields['sessions'], 'session')}"
+    most = "at most " if others else ""  # each record counts its own sessions, and one may be in both
+    yield "seen", f"{counted(fields['seen'], 'time')} in {most}{counted(fields['sessions'], 'session')}"
     for replica, total in sorted(lesson.totals.get("seen", {}).items()):
         yield "", f"{total} by {replica}, last {output.when(lesson.adds.get(replica, '')) or _UNKNOWN}"
     parts = sum(lesson.parts.get("seen", {}).values())
