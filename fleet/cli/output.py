@@ -89,8 +89,9 @@ def _offer_agents(workspace: Workspace, _: str) -> Iterable[Offer]:
 
 
 def _offer_tags(workspace: Workspace, _: str) -> Iterable[Offer]:
-    records = [*workspace.patterns.best("sight", _OFFERED_MAX), *workspace.discoveries.newest(_OFFERED_MAX)]
-    return [(each, "") for each in sorted({tag for record in records for tag in record.tags})]
+    tags = {tag for each in workspace.patterns.best("sight", _OFFERED_MAX) for tag in each.tags}
+    tags.update(tag for each in workspace.discoveries.newest(_OFFERED_MAX) for tag in each.tags)
+    return [(each, "") for each in sorted(tags)]
 
 
 COMPLETE = {
