@@ -28,6 +28,7 @@ from fleet.text.screening import counted, readable
 _SILENT_DAYS = 3
 """Days without anything logged, shown or synced after which the dashboard says so."""
 _NEW_MAX = 100
+"""Of new lessons those that are shown; all are counted."""
 
 _DAY_MS = 86_400_000
 _YEAR_9999_MS = 253_370_764_800_000
@@ -92,6 +93,7 @@ def _news_since(workspace: Workspace, generation: int, since: str) -> dict[str, 
             }
             for each in lessons
         ],
+        "lessons_total": workspace.patterns.count_since(generation) if since else 0,
         "discoveries": [
             {"id": each.id, "text": readable(each.problem) or readable(each.solution), "by": names.agent_of(each.by)}
             for each in new
@@ -161,8 +163,9 @@ def _last(workspace: Workspace) -> dict[str, int]:
     newest = workspace.db.newest_by()
     mine = [newest.get(each.name, "") for each in workspace.replicas().replicas]
     synced = max(workspace.state.get("last_sync"), workspace.state.get("fetched"))
+    unstated = [CountedLog(workspace, agent).last_ms() for agent in (*workspace.agents_here(), names.GUEST)]
     return {
-        "logged": clock.ms_of(max(mine, default="")),
+        "logged": max(clock.ms_of(max(mine, default="")), *unstated),
         "shown": Exposures(workspace.state).last_ms(),
         "synced": clock.ms_of(synced),
     }

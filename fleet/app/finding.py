@@ -1,5 +1,6 @@
 """Lookup of lessons: by an id, or the beginning of one; as a list; and one as ``--json`` shows it."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from itertools import chain, islice
@@ -19,7 +20,7 @@ from fleet.reflect.clusters import NOT_COMPARED, Clusters, Wordings
 from fleet.reflect.housekeeping import STAGE, Stage
 from fleet.store.query import Patterns, ranked
 from fleet.store.relevant import Relevant
-from fleet.store.workspace import Workspace
+from fleet.store.workspace import Workspace, World
 from fleet.text import dates, mentions
 from fleet.text.screening import one_line, screened
 from fleet.text.similarity import Near, near
@@ -30,6 +31,7 @@ _OTHER_KINDS = {
     "i-": ", and this takes nothing of the inbox (`fleet inbox`)",
 }
 """Advice on an id of another kind, by its prefix."""
+_SPANS_MS = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _AMBIGUOUS_MAX = 8
 """Ids with one beginning that are looked up: more than a message names."""
 
@@ -203,11 +205,17 @@ class ListFilter(NamedTuple):
 
 
 def first_stamp(since: str) -> clock.Stamp:
-    """Return the first stamp of a day or a time that was typed, "" for ""; raise ``UsageError`` for anything else."""
+    """Return the first stamp of a day, a time or a span until now (``2w``), "" for "".
+
+    Raises:
+        UsageError: it is anything else.
+    """
     if not since:
         return ""
+    if span := re.fullmatch(r"(?a)(\d{1,4})([hdw])", since.strip()):
+        return clock.shifted(clock.nearest(World().wall_ms()), -int(span[1]) * _SPANS_MS[span[2]])
     if (since_ms := dates.to_ms(since)) is None:
-        example = "such as 2026-11-20 or 2026-11-20T14:30Z"
+        example = "such as 2026-11-20, 2026-11-20T14:30Z, or 12h, 3d, 2w for hours, days, weeks ago"
         raise UsageError(f"--since takes a day or a time, {example}; not {since[:40]!r}. Nothing was changed")
     return clock.nearest(since_ms)
 

@@ -150,6 +150,10 @@ def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
             restore.bring(moved)
             if hides_homes(workspace):
                 config.ignore(moved.files, own_ignores(moved))
+            emptied = (*map(workspace.home, workspace.agents_here()), workspace.root / workspace.place)
+            for folder in emptied if moved.place != workspace.place else ():
+                with suppress(OSError):  # one that is not empty stays
+                    folder.rmdir()
     return values
 
 

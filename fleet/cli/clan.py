@@ -45,10 +45,12 @@ def _synced(workspace: Workspace, agent: str, *, yes: bool, compact: bool = Fals
     try:
         return sharing.sync(workspace, agent, yes=yes, compact=compact)
     except ConsentNeededError as needed:
-        if not sys.stdin.isatty():
+        if not sys.stdin.isatty() or output.chosen.owes_json:
             raise
-        if not typer.confirm(f"Share this clan's lessons with {needed.shown} ({needed.origin})?", default=False):
-            raise UsageError("nothing was sent. Name another remote with `fleet init --remote URL`") from needed
+        try:
+            output.confirm(f"Share this clan's lessons with {needed.shown} ({needed.origin})?", yes=False)
+        except UsageError as no:
+            raise UsageError("nothing was sent. Name another remote with `fleet init --remote URL`") from no
         return sharing.sync(workspace, agent, yes=True, compact=compact)
 
 

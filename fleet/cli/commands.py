@@ -16,6 +16,7 @@ from typer.core import TyperGroup, TyperOption
 
 from crdt import clock
 from fleet.cli.output import (
+    COMPLETE,
     COMPLETING,
     EXIT_REFUSED,
     WIDTH_MAX,
@@ -116,7 +117,7 @@ def _choose_json(_: object, __: object, value: bool) -> None:
     chosen.as_json = value
 
 
-def _common(name: str, flag: str, metavar: str, text: str, *, is_eager: bool = False) -> TyperOption:
+def _common(name: str, flag: str, metavar: str, text: str, *, is_eager: bool = False, **more: Any) -> TyperOption:
     """Return an option that all commands have and that has a value."""
     return TyperOption(
         param_decls=[name, flag],
@@ -126,10 +127,14 @@ def _common(name: str, flag: str, metavar: str, text: str, *, is_eager: bool = F
         callback=_choose,
         expose_value=False,
         is_eager=is_eager,
+        **more,
     )
 
 
-_AGENT = _common("agent", "--agent", "NAME", "Agent to act as; else FLEET_AGENT, else the stored default.")
+_AGENT = _common(
+    *("agent", "--agent", "NAME", "Agent to act as; else FLEET_AGENT, else the stored default."),
+    autocompletion=lambda ctx, _, incomplete: COMPLETE["agent"](ctx, incomplete),
+)
 _SESSION = _common("session", "--session", "ID", "The host's session; else FLEET_SESSION.")
 _DIRECTORY = _common(
     "directory", "--dir", "DIR", "Workspace; else FLEET_DIR, else the nearest fleet.toml upward.", is_eager=True

@@ -1,6 +1,7 @@
 """Commands for when something went wrong: log a correction, state a lesson, log a discovery."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -40,11 +41,13 @@ app = output.commands()
 
 Pattern = Annotated[str, option("--pattern", "TEXT", "The lesson, worded so that it helps elsewhere.")]
 Right = Annotated[str, option("--right", "TEXT", "The correct approach.")]
-Same = Annotated[str, option("--same", "ID", "Count it as this lesson.", autocompletion=output.COMPLETE_IDS)]
+Same = Annotated[str, option("--same", "ID", "Count it as this lesson.", autocompletion=output.COMPLETE["lesson"])]
 Trigger = Annotated[
     str, option("--trigger", "STEP", "The step before which it is shown: 'Bash:git push*', 'Edit:*.sql'.")
 ]
-Tag = Annotated[list[str] | None, option("--tag", "TEXT", "A tag; may be repeated.")]
+Tag = Annotated[
+    list[str] | None, option("--tag", "TEXT", "A tag; may be repeated.", autocompletion=output.COMPLETE["tag"])
+]
 
 
 @app.command("correct", context_settings={"allow_extra_args": True})
@@ -57,7 +60,10 @@ def _correct(
     source: Annotated[str, option("--source", "TEXT", "Who or what corrected you: a person, a build, yourself.")] = "",
     corrected_by: Annotated[str, option("--from", "AGENT", "The agent that corrected you.")] = "",
     same: Same = "",
-    category: Annotated[str, option("--category", "TEXT", "Its subject, in one or two words.")] = "",
+    category: Annotated[
+        str,
+        option("--category", "TEXT", "Its subject, in one or two words.", autocompletion=output.COMPLETE["category"]),
+    ] = "",
     tag: Tag = None,
     trigger: Trigger = "",
 ) -> None:
@@ -73,8 +79,8 @@ def _correct(
         raise UsageError(f"--from {corrected_by[:40]!r} is no agent's name; nothing was logged")
     sources = " — ".join(filter(None, [corrected_by, source]))
     correction = Correction(wrong, right, pattern, title, sources, category, tuple(tag or ()), trigger)
-    with output.opened(of_any_version=True) as workspace:
-        who, session = _agent_to_log(workspace), output.chosen.session_named()
+    with _logging() as (workspace, who):
+        session = output.chosen.session_named()
         logged = learning.correct(workspace, who, correction, session=session, same=same)
         _show_logged(logged, {}, pattern if same else "")
 
@@ -93,9 +99,8 @@ def _discover(
     from fleet.learn.discoveries import Finding  # 3 ms that a correction need not spend
 
     finding = Finding(problem, solution, context, type_, confidence, minutes, tag or [])
-    with output.opened(of_any_version=True) as workspace:
-        who, named = _agent_to_log(workspace), output.chosen.session_named()
-        entry, is_new = learning.discover(workspace, who, finding, named)
+    with _logging() as (workspace, who):
+        entry, is_new = learning.discover(workspace, who, finding, output.chosen.session_named())
         advice = _ASK_FOR_MORE.format(id=entry.id) if is_new and Text(entry.solution).is_routine() else ""
         text = f"{entry.id} {'logged' if is_new else 'is known already'}: {entry.problem}"
         document = {"id": entry.id, "new": is_new} | ({"advice": advice} if advice else {})
@@ -202,18 +207,26 @@ def _near_row(logged: str, pattern: str, text: str, differs: tuple[str, ...]) ->
     return f"  close to {pattern}: {text} (same lesson? fleet merge {pattern} {logged}; next time add --same {pattern})"
 
 
-def _agent_to_log(workspace: Workspace) -> str:
-    """Return the agent to log as; the guest where there is none, unless ``--agent`` is wrong: nothing is lost."""
+@contextmanager
+def _logging() -> Iterator[tuple[Workspace, str]]:
+    """Open the workspace for one command that logs; gives it, and the agent to log as."""
+    with output.opened(of_any_version=True) as workspace:
+        who, remark = _agent_to_log(workspace)
+        yield workspace, who
+        if remark:  # not before it is true that something was logged
+            workspace.warn(remark)
+
+
+def _agent_to_log(workspace: Workspace) -> tuple[str, str]:
+    """Return the agent to log as, and a remark; the guest where there is none, unless ``--agent`` is wrong."""
     try:
         who = output.agent_in(workspace, or_guest=True)
         here = workspace.agents_here()
         if workspace.is_guest(who):
-            workspace.warn(_AS_GUEST)
-        elif here and who not in here:
-            workspace.warn(f"{who} logs here for the first time (so far: {', '.join(here)})")
-        return who
+            return who, _AS_GUEST
+        is_first = bool(here) and who not in here
+        return who, f"{who} logs here for the first time (so far: {', '.join(here)})" if is_first else ""
     except FleetError as why:
         if output.chosen.agent:
             raise
-        workspace.warn(f"logged as {names.GUEST}'s, and `fleet init` hands it over once this is mended: {why}")
-        return names.GUEST
+        return names.GUEST, f"logged as {names.GUEST}'s, and `fleet init` hands it over once this is mended: {why}"

@@ -84,15 +84,17 @@ def _new(state: dict[str, Any], now_ms: int) -> list[str]:
     lessons, entries = state["new"]["lessons"], state["new"]["discoveries"]
     if not lessons and not entries:
         return []
-    first = sum(each["is_first"] for each in lessons)
+    total = max(len(lessons), state["new"]["lessons_total"])
+    # Of those that are not shown nobody asked which are new.
+    first = total if total > len(lessons) else sum(each["is_first"] for each in lessons)
     counts = [
-        counted(first, "lesson") if first else "",
-        f"{counted(len(lessons) - first, 'lesson')} met or changed again" if len(lessons) > first else "",
+        f"{counted(first, 'lesson')}{' new or changed' if total > len(lessons) else ''}" if first else "",
+        f"{counted(total - first, 'lesson')} met or changed again" if total > first else "",
         counted(len(entries), "discovery", "discoveries") if entries else "",
     ]
     rows = [f"{', '.join(filter(None, counts))} since you looked {_ago(state['looked'], now_ms)}"]
     rows += [f"{each['id']}  {each['text']} ({each['by']})" for each in [*entries, *lessons][: _SHOWN - 1]]
-    more = len(lessons) + len(entries) - (_SHOWN - 1)
+    more = total + len(entries) - (_SHOWN - 1)
     return [*rows[:-1], f"{rows[-1]}; and {more:,} more: fleet patterns"] if more > 0 else rows
 
 
@@ -100,13 +102,13 @@ def _pending(pending: dict[str, Any]) -> list[str]:
     rows, decisions = [], pending["decisions"]
     if decisions["number"]:
         rows.append(output.pending_decisions(decisions))
-    for key, what, more in (
-        ("contradictions", "pair", "of lessons that contradict each other: fleet review"),
-        ("to_state", "correction", "without a lesson: fleet learn --waiting"),
-        ("pairs", "pair", "of lessons that may be one: fleet review"),
+    for key, kind, what, more in (
+        ("contradictions", "contradiction", "pair", "of lessons that contradict each other: fleet review"),
+        ("to_state", "", "correction", "without a lesson: fleet learn --waiting"),
+        ("pairs", "merge", "pair", "of lessons that may be one: fleet review"),
     ):
-        if pending[key]:
-            rows.append(f"{counted(pending[key], what)} {more}")
+        if (number := pending[key] - decisions["kinds"].get(kind, 0)) > 0:  # the inbox counts the others
+            rows.append(f"{counted(number, what)} {more}")
     rows += [f"{each}: fleet review" for each in pending["left_out"]]
     lines = counted(pending["lines"], "line")
     return [*rows, *([f"{lines} to go out: {_SENDS[pending['sent_by']]}"] if pending["lines"] else [])]

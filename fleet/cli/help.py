@@ -20,6 +20,7 @@ from fleet.model.errors import UsageError
 app = output.commands()
 
 _INDEX = "README"
+_PAGES_SHOWN = 3
 _DISTRIBUTION = "fleet-learnings"
 
 
@@ -58,10 +59,13 @@ def _help(
 
 
 def _nearest(name: str) -> str:
-    """Return a suggestion for an unknown name: the names that are spelt alike."""
+    """Return a suggestion for an unknown name: the names that are spelt alike, else the pages that speak of it."""
     names = dict.fromkeys(["all", *MODULES, *GROUPS, *topics()])
     if close := difflib.get_close_matches(name, names, n=3, cutoff=0.75):
         return f"Did you mean {' or '.join(close)}?"
+    number = {topic: (_docs() / f"{topic}.md").read_text("utf-8").lower().count(name) for topic in topics()}
+    if most := sorted(filter(number.get, number), key=lambda topic: -number[topic])[:_PAGES_SHOWN]:
+        return f"These pages speak of it: {', '.join(f'`fleet help {topic}.md`' for topic in most)}"
     return "`fleet help all` lists the commands and the topics."
 
 

@@ -34,11 +34,19 @@ def _search(
             autocompletion=lambda: ["pattern", "discovery", "correction", "journal"],
         ),
     ] = None,
-    by: Annotated[str, option("--agent", "NAME", "Only what this agent wrote.")] = "",
-    since: Annotated[str, option("--since", "DATE", "Only entries of this day or later.")] = "",
+    by: Annotated[
+        str, option("--agent", "NAME", "Only what this agent wrote.", autocompletion=output.COMPLETE["agent"])
+    ] = "",
+    since: Annotated[str, option("--since", "DATE", "Only entries of this day or later; 3d: of the last three.")] = "",
     everything: Annotated[bool, flag("--all", "Retired lessons too.")] = False,
+    of_a_list: Annotated[str | None, typer.Option("--category", "--tag", "--type", hidden=True)] = None,
 ) -> None:
     """Search lessons, discoveries, corrections and journals."""
+    if of_a_list is not None:
+        raise UsageError(
+            "`fleet search` has no --category, --tag and --type: `fleet patterns` and `fleet gossip` have. "
+            "To look for such a word, put -- before all words"
+        )
     query = " ".join(words)
     with output.opened() as workspace:
         with output.progress("Searching"):

@@ -10,7 +10,7 @@ import typer
 
 from fleet.app import finding, lessons, reflecting, reviewing, starting
 from fleet.cli import output
-from fleet.cli.output import COMPLETE_IDS, argument, flag, option
+from fleet.cli.output import COMPLETE, argument, flag, option
 from fleet.model.discovery import TYPES
 from fleet.model.errors import FleetError, UsageError
 from fleet.model.names import FIELDS, LABELS
@@ -26,12 +26,14 @@ _WIDTH_PIPED = 100
 _A_LESSON = "A lesson's id; a unique beginning is enough."
 _UNKNOWN = "at an unknown time"
 
-_Lesson = Annotated[str, argument("ID", _A_LESSON, autocompletion=COMPLETE_IDS)]
-_Category = Annotated[str, option("--category", "NAME", "Only those of this category.")]
+_Lesson = Annotated[str, argument("ID", _A_LESSON, autocompletion=COMPLETE["lesson"])]
+_Category = Annotated[
+    str, option("--category", "NAME", "Only those of this category.", autocompletion=COMPLETE["category"])
+]
 _Type = Annotated[str, option("--type", "TYPE", "Only those of this type.", autocompletion=lambda: TYPES)]
-_Tag = Annotated[str, option("--tag", "WORD", "Only those with this tag.")]
-_By = Annotated[str, option("--agent", "NAME", "Only those that this agent logged.")]
-_Since = Annotated[str, option("--since", "DATE", "Only those seen since that day.")]
+_Tag = Annotated[str, option("--tag", "WORD", "Only those with this tag.", autocompletion=COMPLETE["tag"])]
+_By = Annotated[str, option("--agent", "NAME", "Only those that this agent logged.", autocompletion=COMPLETE["agent"])]
+_Since = Annotated[str, option("--since", "DATE", "Only those seen since that day; 3d: since three days ago.")]
 
 app = output.commands()
 
@@ -128,7 +130,7 @@ def _show(
         argument(
             "ID",
             "The id of a lesson, discovery or correction; a unique beginning is enough.",
-            autocompletion=COMPLETE_IDS,
+            autocompletion=COMPLETE["id"],
         ),
     ],
 ) -> None:
@@ -172,7 +174,8 @@ def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern])
     """Yield labels and texts of a lesson's fields: how often it was seen and by whom, and who set what."""
     yield from ((each.label, fields[each.name]) for each in FIELDS[1:] if each.shown == "text")
     yield "tags", ", ".join(fields["tags"])
-    yield "seen", f"{counted(fields['seen'], 'time')} in {counted(fields['sessions'], 'session')}"
+    most = "at most " if others else ""  # each record counts its own sessions, and one may be in both
+    yield "seen", f"{counted(fields['seen'], 'time')} in {most}{counted(fields['sessions'], 'session')}"
     for replica, total in sorted(lesson.totals.get("seen", {}).items()):
         yield "", f"{total} by {replica}, last {output.when(lesson.adds.get(replica, '')) or _UNKNOWN}"
     parts = sum(lesson.parts.get("seen", {}).values())
@@ -199,7 +202,7 @@ def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern])
 @app.command("retire")
 def _retire(
     ids: Annotated[
-        list[str], argument("ID...", "Ids of lessons; unique beginnings are enough.", autocompletion=COMPLETE_IDS)
+        list[str], argument("ID...", "Ids of lessons; unique beginnings are enough.", autocompletion=COMPLETE["id"])
     ],
     yes: output.Yes = False,
 ) -> None:
@@ -241,7 +244,7 @@ def _retire_one(workspace: Workspace, who: str, id_: str, *, yes: bool) -> tuple
 
 @app.command("restore")
 def _restore(
-    pattern: Annotated[str, argument("[ID]", _A_LESSON, autocompletion=COMPLETE_IDS)] = "",
+    pattern: Annotated[str, argument("[ID]", _A_LESSON, autocompletion=COMPLETE["retired"])] = "",
     everything: Annotated[bool, flag("--all", "All that one writer removed; with --removed-by.")] = False,
     removed_by: Annotated[str, option("--removed-by", "AGENT|REPLICA", "Whose removes are taken back.")] = "",
     since: Annotated[str, option("--since", "TIME", "Only those that the branch did not hold then: 2026-11-20.")] = "",
@@ -301,8 +304,10 @@ def _show_history(lesson: Pattern) -> None:
 
 @app.command("merge")
 def _merge(
-    one: Annotated[str, argument("A", _A_LESSON, autocompletion=COMPLETE_IDS)],
-    other: Annotated[str, argument("B", "The id of the same lesson in other words.", autocompletion=COMPLETE_IDS)],
+    one: Annotated[str, argument("A", _A_LESSON, autocompletion=COMPLETE["lesson"])],
+    other: Annotated[
+        str, argument("B", "The id of the same lesson in other words.", autocompletion=COMPLETE["lesson"])
+    ],
     force: Annotated[bool, flag("--force", "Merge even if the two texts seem to differ in meaning.")] = False,
 ) -> None:
     """Make two patterns one lesson. Both records are kept, counts add up, `fleet unmerge` undoes it."""
@@ -350,7 +355,7 @@ def _feedback(
 @app.command("guard")
 def _guard(
     pattern: Annotated[
-        str, argument("[ID]", "A lesson's id; none: list the guards.", autocompletion=COMPLETE_IDS)
+        str, argument("[ID]", "A lesson's id; none: list the guards.", autocompletion=COMPLETE["lesson"])
     ] = "",
     decision: Annotated[str, argument("ask|deny|off", "The decision at its step from now on.")] = "",
     until: Annotated[str, option("--until", "DATE", "The last day of the guard, YYYY-MM-DD.")] = "",

@@ -18,6 +18,7 @@ import msgspec
 import typer
 
 from crdt import clock
+from fleet.model import names
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.store.homes import CONFIG, is_root, root_around
 from fleet.store.runs import Runs
@@ -69,16 +70,45 @@ def completing(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
     return complete
 
 
-def _offer_ids(workspace: Workspace, beginning: str) -> Iterable[Offer]:
-    """Return lessons and discoveries; retired lessons only where the beginning of an id was typed."""
+def _offer_lessons(workspace: Workspace, beginning: str) -> Iterable[Offer]:
+    """Return lessons; retired ones only where the beginning of an id was typed."""
     lessons, is_named = workspace.patterns, len(beginning) > len("p-")
     ids = lessons.beginning(beginning)[:_OFFERED_MAX] if is_named else []
     offered = lessons.some(ids) if is_named else lessons.best("sight", _OFFERED_MAX)
+    return [(each.id, each.text) for each in offered]
+
+
+def _offer_ids(workspace: Workspace, beginning: str) -> Iterable[Offer]:
     entries = workspace.discoveries.newest(_OFFERED_MAX)[::-1]
-    return [*((each.id, each.text) for each in offered), *((each.id, each.problem) for each in entries)]
+    return [*_offer_lessons(workspace, beginning), *((each.id, each.problem) for each in entries)]
 
 
-COMPLETE_IDS = completing(_offer_ids)
+def _offer_agents(workspace: Workspace, _: str) -> Iterable[Offer]:
+    agents = {*workspace.agents_here(), *map(names.agent_of, workspace.db.newest_by())}
+    return [(each, "") for each in sorted(agents)]
+
+
+def _offer_tags(workspace: Workspace, _: str) -> Iterable[Offer]:
+    tags = {tag for each in workspace.patterns.best("sight", _OFFERED_MAX) for tag in each.tags}
+    tags.update(tag for each in workspace.discoveries.newest(_OFFERED_MAX) for tag in each.tags)
+    return [(each, "") for each in sorted(tags)]
+
+
+COMPLETE = {
+    "lesson": completing(_offer_lessons),
+    "retired": completing(
+        lambda workspace, _: [(each.id, each.text) for each in workspace.patterns.retired(_OFFERED_MAX)]
+    ),
+    "id": completing(_offer_ids),
+    "agent": completing(_offer_agents),
+    "category": completing(
+        lambda workspace, _: [
+            (each, "") for each in sorted({each.category for each in workspace.patterns.best("sight", _OFFERED_MAX)})
+        ]
+    ),
+    "tag": completing(_offer_tags),
+}
+"""What completes an argument, or the value of an option, by what it is."""
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -125,6 +155,8 @@ class _Chosen(msgspec.Struct):
     """The command changed something here."""
     has_written: bool = False
     """The command wrote something durable, which may be a part of what it was to do."""
+    bar: Any = None
+    """The bar of ``progress`` while it is drawn: it would paint over a question."""
     unwritten: str = ""
     """Why the answer cannot be written, as on a full disk; the command goes on to its end all the same."""
 
@@ -400,15 +432,19 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty() or chosen.owes_json:
         raise UsageError(f"{question} No terminal to ask on, so nothing was changed. Pass --yes if you are sure")
+    if chosen.bar is not None:
+        chosen.bar.stop()
     if not typer.confirm(cleaned(question), default=False):
         raise UsageError("nothing was changed")
+    if chosen.bar is not None:
+        chosen.bar.start()
 
 
 @contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[Callable[[str], None]]:
     """Draw a spinner, or a bar of ``total`` steps, on stderr while the block runs; on a terminal only.
 
-    The block calls the step with the name of each thing that it works on.
+    The block calls the step with the name of each thing that it works on, and asks only by ``confirm``.
     """
     if not sys.stderr.isatty() or os.environ.get("TERM", "") == "dumb":
         yield lambda _: None
@@ -417,5 +453,8 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[str], No
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda name: bar.update(task, advance=1, description=f"{what} {name[:40]}")
+        chosen.bar, task = bar, bar.add_task(what, total=total)
+        try:
+            yield lambda name: bar.update(task, advance=1, description=f"{what} {name[:40]}")
+        finally:
+            chosen.bar = None

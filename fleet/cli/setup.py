@@ -12,7 +12,7 @@ import typer
 from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
 from fleet import hook
-from fleet.app import finding, moving, session_end, setup, sharing, starting
+from fleet.app import dashboard, finding, moving, session_end, setup, sharing, starting
 from fleet.app.sharing import ConsentNeededError
 from fleet.cli import output
 from fleet.cli.output import argument, echo, flag, note, option
@@ -50,7 +50,15 @@ def _init(
     take_in: Annotated[
         bool | None, flag("--take-in/--no-take-in", "Take in CLAUDE.md, lessons.md and their like here.")
     ] = None,
-    host: Annotated[str, option("--install", "HOST", f"Install an agent host too: {', '.join(HOSTS)}, or none.")] = "",
+    host: Annotated[
+        str,
+        option(
+            "--install",
+            "HOST",
+            f"Install an agent host too: {', '.join(HOSTS)}, or none.",
+            autocompletion=lambda: [*HOSTS, "none"],
+        ),
+    ] = "",
     yes: Annotated[
         bool, flag("--yes", "-y", "Answer yes to all but --remote, --author, --take-in and --install.")
     ] = False,
@@ -77,8 +85,7 @@ def _init(
     if remote == "origin" and not (remote := Repository(root).origin() or ""):
         why = git.refusal(root) or "no git repository around this folder has an origin: --remote URL"
         raise UsageError(f"{why}. Nothing was made")
-    if author == "git" and not Repository(root).identity():
-        raise UsageError("git knows no user.name and user.email here: `git config` sets both. Nothing was made")
+    _check_author(root, author)
     for about, question in setup.likely_typos(root, remote, branch).items():
         # A script that names another remote means it: the change is printed, and can be undone.
         output.confirm(question, yes=yes or (about == "remote" and not sys.stdin.isatty()))
@@ -117,6 +124,14 @@ def _init(
     raise typer.Exit(code)
 
 
+def _check_author(root: Path, named: str) -> None:
+    """Raise ``UsageError`` where ``--author`` names nobody, before anything is made."""
+    if named == "git" and not Repository(root).identity():
+        raise UsageError("git knows no user.name and user.email here: `git config` sets both. Nothing was made")
+    if named not in ("", "git", "none") and not git.Author(identity=named).is_named:
+        raise UsageError(f"{named[:80]!r} is no author: 'Name <address>', git or none. Nothing was made")
+
+
 def _another_home(root: Path, *, asks: bool) -> str:
     """Return another folder for the agents' files where the usual one is the project's, "" where it is not."""
     if not (proposed := setup.proposed_home(root)):
@@ -144,7 +159,14 @@ def _ask_remote(root: Path) -> str:
         f"Share lessons through {Address(origin).redacted}, on a branch `fleet` of its own?", default=True
     ):
         return origin
-    return str(typer.prompt("Git remote to share lessons through (empty: none for now)", default="")).strip()
+    question = "Git remote to share lessons through (empty: none for now)"
+    while named := str(typer.prompt(question, default="")).strip():
+        try:
+            Address.typed(named)
+            return named
+        except UsageError as why:
+            note(str(why))
+    return ""
 
 
 def _offer_remote(workspace: Workspace, *, asks: bool) -> None:
@@ -250,6 +272,8 @@ def _show_remote(workspace: Workspace) -> int:
         echo(f"{fetched.remote} knows {counted(lessons, 'lesson')}{by} and {entries}")
     else:
         echo(f"{fetched.remote} answers, and knows nothing yet")
+    with suppress(FleetError):
+        dashboard.overview(workspace, workspace.agent(), is_seen=True)  # from here on what comes is new
     return code
 
 

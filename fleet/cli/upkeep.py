@@ -10,7 +10,7 @@ import typer
 
 from fleet.app import doctor, moving, pages
 from fleet.cli import output
-from fleet.cli.output import COMPLETE_IDS, EXIT_NO, EXIT_REFUSED, argument, echo, flag, note, option
+from fleet.cli.output import COMPLETE, EXIT_NO, EXIT_REFUSED, argument, echo, flag, note, option
 from fleet.learn import importer
 from fleet.learn.importer import ImportResult, Piece
 from fleet.model.errors import UsageError
@@ -239,7 +239,7 @@ def _upgrade(yes: output.Confirmed = False) -> None:
 @app.command("purge")
 def _purge(
     wanted: Annotated[
-        str, argument("ID", "Of a lesson or a discovery; a beginning is enough.", autocompletion=COMPLETE_IDS)
+        str, argument("ID", "Of a lesson or a discovery; a beginning is enough.", autocompletion=COMPLETE["id"])
     ],
     yes: output.Yes = False,
 ) -> None:
@@ -306,9 +306,11 @@ def _decisions(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         since = f" since {output.when(block['since'])}" if block["since"] else ""
         yield "blocked", [f"{block['name']}{since}: `fleet unblock {block['name']}` undoes it"]
     yield "left out", [f"{each['told']}: fleet review" for each in trust["waiting"]]
-    opposed, pairs = review["contradictions"], review["pairs"]
-    yield "review", [f"{counted(opposed, 'pair')} of lessons that contradict each other" if opposed else ""]
-    yield "review", [f"{counted(pairs, 'pair')} may be one lesson: fleet review" if pairs else ""]
+    in_inbox = status["inbox"]["kinds"]  # and counted there
+    opposed = review["contradictions"] - in_inbox.get("contradiction", 0)
+    pairs = review["pairs"] - in_inbox.get("merge", 0)
+    yield "review", [f"{counted(opposed, 'pair')} of lessons that contradict each other" if opposed > 0 else ""]
+    yield "review", [f"{counted(pairs, 'pair')} may be one lesson: fleet review" if pairs > 0 else ""]
     if status["inbox"]["number"]:
         yield "inbox", [output.pending_decisions(status["inbox"])]
     for guard in status["guards"]:

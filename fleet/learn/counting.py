@@ -9,6 +9,7 @@ does not come back by itself.
 """
 
 import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -32,6 +33,8 @@ WAIT_S = 0.3
 """Time that a correction waits for another process that counts, or refreshes the database."""
 MINUTE_MS = 60_000
 _MOVING = "moves"  # key in local.db: agent, id and new scope of each lesson that changes its scope, as JSON
+_TAIL_BYTES = 256 * 1024  # of a log's end, where the newest entry is looked for
+_LOGGED_AT = rb"<!-- fleet (?:flagged )?c-[0-9a-f]{16} [^<>]*?\bat=(\S{24})"
 _SHAREABLE = ("wrong", "source")  # fields of an entry that stay here unless ``[share] fields`` names them
 
 
@@ -73,6 +76,13 @@ class CountedLog:
         from fleet.learn.signals import Signals  # a correction flags nothing
 
         return len(Signals(self._workspace, self._agent).waiting(days=days))
+
+    def last_ms(self) -> int:
+        """Return when fleet logged the newest entry, with a lesson or without, milliseconds since 1970; 0 for never."""
+        tail = self._workspace.files.read(self.log_file())[-_TAIL_BYTES:]
+        return max(
+            (clock.ms_of(f"{at.decode('ascii', 'replace')}-0000") for at in re.findall(_LOGGED_AT, tail)), default=0
+        )
 
     def forget_count(self) -> None:
         """Forget how far the log is counted: ``reconcile`` reads all of it again and counts nothing twice."""

@@ -261,7 +261,7 @@ class GitRemote:
         except BusyError as why:
             raise self._unavailable("another fleet process is using it") from why
         except GitFailed as why:
-            raise self._unavailable(str(why)) from why
+            raise self._unavailable(str(why), why.advice) from why
         except FileNotFoundError as why:
             raise self._unavailable(f"{why.filename} is not there; is git installed?", "Install git") from why
         except OSError as why:

@@ -75,7 +75,7 @@ class Outgoing(msgspec.Struct):
         phrases = [f"learned: {text}" for text in learned if text]
         phrases += [f"found: {each.problem or each.solution}" for each in shown]
         if not phrases:
-            return f"{agents}: {counted(self.count, 'line')}"
+            return f"{agents}: {counted(self.count, 'line')}" if self.count else "fleet: compact"  # lines only left
         more = f" (and {len(phrases) - 1:,} more)" if len(phrases) > 1 else ""
         return f"{agents} {for_terminal(shortened(phrases[0], _SUBJECT_CHARS_MAX))}{more}"
 

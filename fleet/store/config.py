@@ -371,10 +371,12 @@ class _Setting(NamedTuple):
 def settings(path: Path) -> list[_Setting]:
     """Return every setting, in the order of the file that ``fleet init`` writes."""
     config = load(path)
+    config.files = _Files(home=config.files.home or homes.Homes(path.parent).current())  # they stay where they are
     try:
         tables = tomllib.loads(_text(path))
     except (ValueError, OSError, RecursionError):
         tables = {}
+    tables = {name: table for name, table in tables.items() if isinstance(table, dict)}
     return [
         _Setting(f"{section}.{key}", getattr(getattr(config, section), key), key in tables.get(section, ()))
         for section, key in map(_parts, _names())

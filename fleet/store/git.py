@@ -86,7 +86,13 @@ GIT: tuple[str, ...] = ("git", *(part for setting in _SETTINGS for part in ("-c"
 
 
 class GitFailed(Exception):  # noqa: N818 - an outcome
-    """A git command failed or took too long; its screened error message. None of its processes is left."""
+    """A git command failed or took too long; its screened error message. None of its processes is left.
+
+    Attributes:
+        advice: what to do about it, where it is no matter of reaching the remote.
+    """
+
+    advice = ""
 
 
 class _TimeUpError(GitFailed):
@@ -647,10 +653,9 @@ class Bare:
             done = self._run((*GIT, *options), ("commit-tree", "-S", *parent, f"{commit}^{{tree}}"), message)
         signed = done.out.decode("ascii", "replace").strip()
         if done.code or not _ID.fullmatch(signed):
-            raise GitFailed(
-                f"the commit could not be signed, as git is set to here ({self.reason(done)}): see commit.gpgsign and "
-                "user.signingkey, or `fleet init --author none`"
-            )
+            failed = GitFailed(f"the commit could not be signed, as git is set to here ({self.reason(done)})")
+            failed.advice = "See commit.gpgsign and user.signingkey, or `fleet init --author none`"
+            raise failed
         self._output("update-ref", NEXT, signed)
         return signed
 

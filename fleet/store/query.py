@@ -191,11 +191,22 @@ class Patterns(_Table):
         )
         return [row[0] for row in self._rows(query, generation, count, generation, *map(naming, writers))]
 
+    def retired(self, count: int) -> list[Pattern]:
+        """Return the records that were retired last."""
+        rows = self._rows("SELECT id FROM pattern WHERE NOT listed AND text != '' ORDER BY last DESC LIMIT ?", count)
+        return [each for each in self.some([id_ for (id_,) in rows]) if not each.is_present]
+
     def since(self, generation: int, count: int) -> list[Pattern]:
         """Return the newest of the lessons that changed after a generation, merged records as one."""
         query = "SELECT id FROM pattern WHERE generation > ? AND listed AND NOT retired ORDER BY last DESC, id LIMIT ?"
         lessons = self.lessons_of(each for (each,) in self._rows(query, generation, count))
         return list({each.id: each for each in lessons.values()}.values())
+
+    def count_since(self, generation: int) -> int:
+        """Return how many lessons changed after a generation, merged records as one."""
+        grouped = self.groups()
+        rows = self._rows("SELECT id FROM pattern WHERE generation > ? AND listed AND NOT retired", generation)
+        return len({grouped.get(each, [each])[0] for (each,) in rows})
 
     def _united(self, order: Order) -> Iterator[Pattern]:
         for group in Merges(self.merge_targets()).groups():

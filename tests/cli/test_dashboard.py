@@ -8,9 +8,10 @@ import unicodedata
 
 import pytest
 
+from fleet.learn.signals import Flag, Signals
 from fleet.reflect.inbox import Inbox, Item
 from fleet.store.database import Local
-from fleet.store.workspace import ONLINE, Workspace
+from fleet.store.workspace import ONLINE, Workspace, World
 
 LESSON = "Quote every variable in a shell script"
 OTHER = "Pin the version of every action"
@@ -90,6 +91,30 @@ def test_what_came_is_new_until_a_person_has_looked(w):
     assert "1 lesson met or changed again" in w.run("w").stdout
 
 
+def test_what_comes_after_the_join_is_new_at_the_first_look(stage):
+    stage.join("velma")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    stage.join("tank", "w")
+    assert look(stage)["new"]["lessons"] == [], "the join has shown how much the clan knows"
+    stage.correct("velma", OTHER)
+    stage.run("velma", "sync")
+    stage.run("w", "sync")
+    stage.run("w", "init", "--agent", "tank")
+    assert [each["text"] for each in look(stage)["new"]["lessons"]] == [OTHER]
+
+
+def test_of_many_new_lessons_all_are_counted(w):
+    w.on_a_terminal()
+    texts = (f"Never call service number {number} without a timeout" for number in range(120))
+    (w.folder / "w/lessons.md").write_text("# Lessons\n\n" + "".join(f"- {each}\n" for each in texts))
+    w.run("w", "import", "lessons.md")
+    assert (look(w)["new"]["lessons_total"], len(look(w)["new"]["lessons"])) == (120, 100)
+    shown = w.run("w").stdout
+    assert "120 lessons new or changed since you looked" in shown
+    assert "and 116 more: fleet patterns" in shown
+
+
 def test_what_entered_a_memory_since_is_named(w):
     first = w.correct("w", OTHER)
     w.run("w", "promote", first)
@@ -118,6 +143,12 @@ def test_what_waits_for_a_person_is_counted_with_the_command_for_it(w):
     assert "1 decision since" in shown
     assert "1 pair of lessons that contradict each other: fleet review" in shown
     assert look(w)["next"]["command"] == "fleet inbox"
+    assert "1 pair of lessons contradict each other: fleet review" in w.run("w", "status").stdout
+    w.run("w", "inbox")  # which mirrors the pair: from here on it is one of its decisions
+    for shown in (w.run("w").stdout, w.run("w", "status").stdout):
+        assert "2 decisions since" in shown
+        assert "contradict each other" not in shown, "nothing is counted twice"
+    assert look(w)["waits"]["contradictions"] == 1
     [pair] = json.loads(w.run("w", "review", "--json").stdout)["pairs"]
     w.run("w", "review", "--answer", f"{pair['pair']}=both")
     assert look(w)["waits"]["contradictions"] == 0, "what was decided waits no longer"
@@ -154,6 +185,17 @@ def test_days_of_silence_are_told_and_whether_hooks_fire(w):
     shown = w.run("w").stdout
     assert "nothing was shown for 9 days" in shown
     assert "fired 9 days ago (Stop)" in shown
+
+
+def test_what_a_hook_logged_was_logged_though_it_has_no_lesson_yet(w):
+    w.now_ms = time.time_ns() // 1_000_000 + 9 * 86_400_000
+    assert [each for each in look(w)["silent"] if "logged" in each]
+    workspace = Workspace(w.folder / "w", World(wall_ms=lambda: w.now_ms))
+    Signals(workspace, "velma").flag(Flag("human", "no, that is wrong, never use yarn"), session="s")
+    workspace.close()
+    found = look(w)
+    assert [each for each in found["silent"] if "logged" in each] == []
+    assert found["last"]["logged"][:10] == time.strftime("%Y-%m-%d", time.gmtime(w.now_ms / 1000))
 
 
 def test_a_clan_at_the_projects_origin_that_was_not_asked_for_days_is_told_and_one_that_was_left_is_not(stage):

@@ -89,7 +89,11 @@ def test_a_word_is_known_in_any_case_as_a_heading_has_it(stage):
         assert stage.run(".", "help", *said).stdout == stage.run(".", "help", *map(str.lower, said)).stdout
 
 
-def test_an_unknown_word_leads_to_what_is_spelt_alike_or_to_the_list(stage):
+def test_an_unknown_word_leads_to_what_is_spelt_alike_or_to_the_pages_that_speak_of_it_or_to_the_list(stage):
+    for word, page in (("webhook", "security"), ("fleet.toml", "configuration")):
+        assert f"`fleet help {page}.md`" in stage.run("w", "help", word, expect=2).stderr
+    for word in ("password", "conflict", "lesson", "tag"):
+        assert "These pages speak of it: `fleet help " in stage.run("w", "help", word, expect=2).stderr
     assert "Did you mean undo?" in stage.run("w", "help", "undoo", expect=2).stderr
     assert "`fleet help all`" in stage.run("w", "help", "zzzz", expect=2).stderr
 
@@ -126,7 +130,18 @@ def test_ids_types_and_the_like_are_completed(w):
     w.run("w", "discover", "--problem", "p", "--solution", "s")
     assert completed(w, "edit", "p-") == [lesson]
     assert completed(w, "edit", lesson[:9]) == [lesson]
-    assert completed(w, "restore", retired[:9]) == [retired]
+    assert completed(w, "restore", retired[:9]) == completed(w, "restore", "") == [retired]
+    for words in (["promote"], ["guard"], ["feedback"], ["correct", "--same"], ["merge", lesson]):
+        assert completed(w, *words, "") == [lesson], "no discovery"
+    w.run("w", "init", "--agent", "tank")
+    w.run("w", "edit", lesson, "--set", "category=shell", "--set", "tags=ci,lint")
+    for command in ("patterns", "gossip", "search", "promote", "correct"):
+        assert completed(w, command, "--agent", "") == ["tank", "velma"]
+    assert completed(w, "--agent", "ta") == ["tank"]
+    assert completed(w, "patterns", "--category", "") == completed(w, "correct", "--category", "") == ["shell"]
+    for command in ("patterns", "gossip", "correct", "discover"):
+        assert completed(w, command, "--tag", "") == ["ci", "lint"]
+    assert completed(w, "init", "--install", "c") == ["claude-code", "codex"]
     assert [each[:2] for each in completed(w, "show", "d-")] == ["d-"]
     assert completed(w, "gossip", "--type", "g") == ["gotcha"]
     assert completed(w, "install", "") == ["claude-code", "codex", "gemini"]
@@ -158,7 +173,7 @@ def test_gossip_is_narrowed_by_type_tag_agent_and_day(w):
 
     assert told() == ["two", "one"]
     assert told("--type", "gotcha") == told("--tag", "CI") == told("--agent", "velma") == ["one"]
-    assert told("--since", "2020-01-01", "-n", "1") == ["two"]
+    assert told("--since", "2020-01-01", "-n", "1") == told("--since", "3h", "-n", "1") == ["two"]
     assert told("--since", (datetime.now(UTC) + timedelta(days=2)).strftime("%Y-%m-%d")) == []
     assert "no discovery is like that" in w.run("w", "gossip", "--tag", "none").stdout
     assert "takes a day" in w.run("w", "gossip", "--since", "yesterweek", expect=2).stderr
@@ -177,7 +192,11 @@ def test_a_search_is_narrowed_by_agent_and_day(w):
 
     assert told() == {first, second}
     assert told("--agent", "tank") == {second}
-    assert told("--since", "2020-01-01") == {first, second}
+    assert told("--since", "2020-01-01") == told("--since", "1d") == told("--since", "2w") == {first, second}
+    for filter_ in ("--tag", "--type", "--category"):  # an option of the lists, and no word
+        assert "`fleet patterns`" in w.run("w", "search", "quote", filter_, "ci", expect=2).stderr
+        assert w.run("w", "search", "--", "quote", filter_).stdout
+    assert w.run("w", "search", "quote", "--no-verify").stdout, "any other is a word"
     assert told("--since", (datetime.now(UTC) + timedelta(days=2)).strftime("%Y-%m-%d")) == set()
 
 

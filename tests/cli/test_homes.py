@@ -184,6 +184,19 @@ def test_the_door_looks_for_journals_and_own_files_where_the_home_is(made: Stage
 # --- moved ----------------------------------------------------------------------------------------------------------
 
 
+def test_a_home_without_a_file_moves_too(stage: Stage):
+    stage.run("w", "init", "--agent", "velma")
+    stage.run("w", "init", "--agent", "tank")
+    root = stage.folder / "w"
+    (root / "agents/router.py").write_text("")
+    stage.run("w", "config", "set", "files.home", "tools/mine")
+    assert [each.name for each in (root / "agents").iterdir()] == ["router.py"]
+    (root / "agents/router.py").unlink()
+    stage.run("w", "config", "set", "files.home", "agents")
+    stage.run("w", "config", "set", "files.home", "tools/mine")
+    assert not (root / "agents").exists()
+
+
 def test_the_files_follow_the_setting_and_come_back(made: Stage, w: Path):
     before = below(w, "agents")
     told = made.run("w", "config", "set", "files.home", "fleet-agents")
@@ -296,6 +309,8 @@ def test_logging_goes_on_where_it_was_while_the_settings_are_broken(made: Stage,
     made.run("w", "config", "set", "files.home", "new")
     (w / "fleet.toml").write_text(said)
     assert "fleet.toml" in made.run("w", "correct", "--wrong", "w", "--right", "r", "--pattern", OTHER).stderr
+    listed = json.loads(made.run("w", "config", "--json").stdout)["settings"]
+    assert [each["value"] for each in listed if each["name"] == "files.home"] == ["new"]
     hooked(made, "w", "UserPromptSubmit", prompt=SAID)
     log = (w / "new/velma/corrections.md").read_text()
     assert OTHER in log

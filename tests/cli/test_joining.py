@@ -10,6 +10,8 @@ import sys
 import time
 from contextlib import suppress
 
+import pytest
+
 from fleet.store import git
 from tests.cli.conftest import Shell
 
@@ -34,15 +36,23 @@ def project(shell: Shell, where: str) -> None:
     shell.git("remote", "add", "origin", str(shell.remote), where=where)
 
 
-def on_a_terminal(shell: Shell, where: str, answers: list[tuple[str, str]], *words: str, expect: int = 0) -> str:
+def on_a_terminal(
+    shell: Shell,
+    where: str,
+    answers: list[tuple[str, str]],
+    *words: str,
+    expect: int = 0,
+    command: str = "init",
+    term: str = "dumb",
+) -> str:
     """Run ``fleet init`` on a terminal; type each answer once its question stands there. Return all that was shown."""
     pid, handle = pty.fork()
     if pid == 0:
         os.chdir(shell.folder / where)
         os.execve(
             sys.executable,
-            [sys.executable, "-m", "fleet", "init", *words],
-            shell.environment(TERM="dumb", COLUMNS="300"),
+            [sys.executable, "-m", "fleet", command, *words],
+            shell.environment(TERM=term, COLUMNS="300"),
         )
     shown, seen, until = "", 0, time.monotonic() + 30
     with suppress(OSError):  # it has ended
@@ -183,6 +193,9 @@ def test_all_of_it_by_flags_and_a_commit_says_who_learned_what(shell: Shell):
 
 
 def test_an_author_that_git_does_not_know_is_refused_before_anything_is_made(shell: Shell):
+    done = shell.run("velma", "init", "--agent", "velma", "--author", "no address", expect=2)
+    assert "Nothing was made" in done.stderr
+    assert not list((shell.folder / "velma").iterdir())
     done = shell.run("velma", "init", "--agent", "velma", "--author", "git", expect=2, GIT_CONFIG_GLOBAL="/dev/null")
     assert "Nothing was made" in done.stderr
     assert not list((shell.folder / "velma").iterdir())
@@ -248,6 +261,15 @@ def test_a_name_that_cannot_be_one_is_asked_for_again(shell: Shell):
     assert "a name has 1 to 32" in on_a_terminal(shell, "velma", names + others)
 
 
+def test_a_remote_that_cannot_be_one_is_asked_for_again(shell: Shell):
+    (shell.folder / "velma").mkdir()
+    remotes = [("Git remote", "garbage::remote"), ("Git remote", "-x"), ("Git remote", "")]
+    others = [("Keep what fleet writes", ""), ("Let Claude Code", "n")]
+    shown = on_a_terminal(shell, "velma", [("Name of the agent", "velma"), *remotes, *others])
+    assert "would make git run a program" in shown
+    assert "starts with a dash" in shown
+
+
 def test_ctrl_c_at_a_question_makes_nothing_and_ends_as_interrupted(shell: Shell):
     (shell.folder / "velma").mkdir()
     assert "interrupted" in on_a_terminal(shell, "velma", [("Name of the agent", "\x03")], expect=130)
@@ -277,7 +299,10 @@ def test_commits_are_signed_where_git_is_set_to_sign(shell: Shell):
     assert "BEGIN SSH SIGNATURE" in shell.git("cat-file", "commit", "fleet", where="clan.git")
     key.unlink()
     shell.correct("velma", "Another one")
-    assert "could not be signed" in shell.run("velma", "sync", expect=5).stderr
+    unsigned = shell.run("velma", "sync", expect=5).stderr
+    assert "could not be signed" in unsigned
+    assert "`fleet init --author none`" in unsigned
+    assert "ls-remote" not in unsigned, "the remote was reached"
 
 
 def test_two_agents_of_one_machine_are_one_witness_whatever_their_names(shell: Shell):
@@ -342,3 +367,24 @@ def test_a_remote_that_is_named_by_a_way_around_is_written_down_as_the_folder_th
     assert "synced with" in shell.run("w", "sync").stdout
     shell.run("w", "config", "set", "share.remote", "../w/../clan.git")
     assert ".." not in shell.run("w", "config", "get", "share.remote").stdout
+
+
+SHOW_CURSOR = "\x1b[?25h"
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ("Share this clan's lessons with", ["sync"]),
+        ("vellmq is no member here", ["import", "--agent", "vellmq", "CLAUDE.md"]),
+    ],
+)
+def test_a_question_in_the_middle_of_work_is_not_painted_over_by_its_bar(shell: Shell, question: str, words: list[str]):
+    project(shell, "w")
+    shell.run("w", "init", "--agent", "vellmo")
+    command, *more = words
+    shown = on_a_terminal(shell, "w", [(question, "n")], *more, expect=2, command=command, term="xterm")
+    until = shown.index(question)
+    assert SHOW_CURSOR in shown[:until], "the bar is gone before the question"
+    assert "\x1b[2K" not in shown[until:], "and does not come back over it"
+    assert question in on_a_terminal(shell, "w", [(question, "y")], *more, command=command, term="xterm")

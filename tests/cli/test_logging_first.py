@@ -179,3 +179,15 @@ def test_a_long_lesson_that_is_near_is_one_line_for_a_person_and_whole_for_a_pro
     assert all(len(row) < 400 and "…" in row for row in near)
     [found] = json.loads(w.run("w", *words, "--json").stdout)["near"]
     assert found["text"] == long.strip()
+
+
+def test_nothing_is_claimed_to_be_logged_before_it_is(w):
+    words = ("correct", "--wrong", "w", "--right", "r", "--pattern", LESSON)
+    shutil.rmtree(w.folder / "w/.fleet")
+    (w.folder / "w/.fleet").write_text("")
+    done = w.run("w", *words, expect=6)
+    assert "nothing was written" in done.stderr
+    assert "is logged" not in done.stderr
+    assert not (w.folder / "w/agents/velma/corrections.md").exists()
+    (w.folder / "w/.fleet").unlink()
+    assert "is logged as guest's" in w.run("w", *words).stderr

@@ -141,3 +141,11 @@ def test_a_merge_is_not_done_again_once_a_lesson_of_it_is_private(stage):
     stage.run("velma", "edit", private, "--set", "scope=private")
     assert f"{private} is private" in stage.run("velma", "undo", run["id"]).stdout
     assert "my own trick" not in stage.run("velma", "sync", "--dry-run").stdout
+
+
+def test_the_sessions_of_a_merged_lesson_are_at_most_so_many_since_each_record_counts_its_own(stage):
+    stage.run("w", "init", "--agent", "velma")
+    ids = [stage.correct("w", text, "--session", "s") for text in ("Quote every path", "Put paths into quotes")]
+    assert "1 time in 1 session\n" in stage.run("w", "show", ids[0]).stdout
+    stage.run("w", "merge", *ids, "--force")
+    assert "2 times in at most 2 sessions\n" in stage.run("w", "show", ids[0]).stdout

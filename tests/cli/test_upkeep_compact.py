@@ -98,3 +98,15 @@ def test_a_clock_that_ran_ahead_keeps_nobody_from_compacting(big):
     assert "one more" in {each.text for each in big.edition()}
     big.run("tank", "sync")
     assert big.seen("tank")["one more"] == 1
+
+
+def test_a_commit_that_only_takes_covered_lines_away_is_called_so(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    for agent, text in (("tank", "Quote every path"), ("velma", "Pin every version")):
+        stage.correct(agent, text)
+        stage.run(agent, "sync")
+    stage.run("velma", "compact")
+    subjects = stage.git("log", "--format=%s", "fleet", where="clan.git").splitlines()
+    assert "tank learned: Quote every path" in subjects
+    assert not [each for each in subjects if "0 lines" in each], subjects

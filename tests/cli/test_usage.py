@@ -295,7 +295,7 @@ def test_the_help_of_a_command_tells_of_all_its_options(bench, command):
     shown = " ".join(bench.run(".", command, "--help").stdout.split())
     assert " ".join(COMMANDS[command].help.split()) in shown
     for option in COMMANDS[command].params:
-        if option.param_type_name == "argument":
+        if option.param_type_name == "argument" or option.hidden:  # such a one is refused, and named by the refusal
             continue
         assert option.help, f"{option.name} says nothing of itself"
         for name in option.opts:

@@ -450,6 +450,11 @@ def test_a_joiner_stays_only_between_letters_and_emoji_that_need_it(text: str, s
         ("see (https://x.y/z).", "see (`https://x.y/z`)."),
         ("`a`https://x.y", "`a` `https://x.y`"),
         ("https://x.y`a`", "`https://x.y` `a`"),
+        (
+            "a [good link](http://x.y) and ![img](http://x/y.png).",
+            "a \\[good link\\](`http://x.y`) and !\\[img\\](`http://x/y.png`).",
+        ),
+        ("[www.a.b](http://x.y)", "\\[`www.a.b`\\](`http://x.y`)"),
         ("two\nlines", "two lines"),
         ("", ""),
     ],
