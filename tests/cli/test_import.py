@@ -428,3 +428,15 @@ def test_what_a_sync_takes_from_a_log_in_another_form_is_reported_and_is_no_warn
     took = "took 1 lesson from agents/velma/corrections.md, written there in another form; nothing there was changed"
     assert f"fleet: {took}" in told
     assert not any("warning: took" in row for row in told)
+
+
+def test_a_right_way_below_a_wrong_one_is_the_lesson_of_an_import_and_of_a_sync(bench, w):
+    right, other = "Copy only package.json before npm install", "Pin each image of the build by its digest"
+    page = bench.folder / w / "lessons.md"
+    page.write_text(f"# L\n\n- ❌ Copy the whole repo\n  ✅ {right}\n")
+    bench.run(w, "import", "lessons.md")
+    assert set(bench.seen(w)) == {right}
+    log = bench.folder / w / "agents/velma/corrections.md"
+    log.write_text(f"# Corrections\n\n- ❌ Use the latest tag\n  ✅ {other}\n")
+    bench.run(w, "sync")
+    assert set(bench.seen(w)) == {right, other}
