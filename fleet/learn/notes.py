@@ -219,7 +219,8 @@ class _Form:
         listed = next((values for field, values in self.fields if field.role == "rule" and len(values) > 1), [])
         usable = [value for value in listed if Passage(value).is_sentence()]
         if note and len(usable) > 1:
-            yield from (note._replace(text=_with_title(value, self.title), correct="") for value in usable)
+            topic = "" if _names_errors(self.title) else self.title
+            yield from (note._replace(text=_with_title(value, topic), correct="") for value in usable)
         elif note:
             yield note
 
@@ -228,7 +229,8 @@ class _Form:
         story = " ".join([*wrongs[:1], *whys[:1]])
         is_titled = Passage(self.title).is_sentence() and Passage(self.title).is_claim()
         text, *details = [*rules, *rights] if rules else [*[self.title] * is_titled, *(rights or [story])]
-        text = text.rstrip(":： ") if rules else _with_title(text.rstrip(":： "), self.title)
+        is_whole = rules or (rights and _names_errors(self.title))
+        text = text.rstrip(":： ") if is_whole else _with_title(text.rstrip(":： "), self.title)
         is_lesson = rules or rights or Passage(text).is_sentence()
         wrong = wrongs[:1] or [Passage(block.text).plain for block in self.story]
         return self._note(text, details, " ".join(wrong)) if is_lesson and text.strip() else None
@@ -708,6 +710,12 @@ def _with_title(text: str, title: str) -> str:
     words = {word.casefold() for word in re.findall(r"\w{4,}", title)}
     shared = words & {word.casefold() for word in re.findall(r"\w{4,}", text)}
     return text if not title or shared or title in text else f"{title}: {text}"
+
+
+def _names_errors(title: str) -> bool:
+    """Return whether a heading names what went wrong or is not to be done: before a right way it says the opposite."""
+    role = Label(title).role
+    return (role is not None and role[0] == "wrong") or _pattern("errors").search(title) is not None
 
 
 def _topic(title: str) -> str:

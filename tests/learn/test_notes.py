@@ -229,3 +229,21 @@ def test_every_line_of_a_list_with_marks_is_in_a_lesson_or_named(rows):
     left = {each.line for each in found if isinstance(each, SkippedPiece)}
     for number, word in enumerate(words, 4):
         assert word in taken or number in left, (lines[number - 4], found)
+
+
+@pytest.mark.parametrize(
+    "title", ["Errors", "Mistakes", "Common mistakes", "Wrong approach", "错误", "Fehler", "Never", "What went wrong"]
+)
+def test_a_heading_that_names_mistakes_does_not_stand_before_the_right_way(title):
+    fix = "Run the package manager to change the lock file"
+    (note,) = read_notes(f"# L\n\n## {title}\nMistake: edited the lock file by hand\nFix: {fix}\n", "lessons.md")
+    assert (note.text, note.wrong) == (fix, "edited the lock file by hand")
+    rules = "".join(f"- **Rule:** {text}\n" for text in ("Always run the tests first", "Never edit the lock file"))
+    found = [each.text for each in read_notes(f"# L\n\n## {title}\n{rules}", "lessons.md")]
+    assert found == ["Always run the tests first", "Never edit the lock file"]
+
+
+@pytest.mark.parametrize("title", ["Import errors", "Missing parameters in tools", "Wrong port"])
+def test_a_heading_that_names_a_topic_stands_before_the_right_way(title):
+    (note,) = read_notes(f"# L\n\n## {title}\nFix: Ask the owner about it\n", "lessons.md")
+    assert note.text == f"{title}: Ask the owner about it"
