@@ -540,7 +540,8 @@ class _Page:
                 if role:
                     form.add(Field(*role, Label(title).folded, cell), line)
                 else:
-                    form.title = form.title or cell
+                    is_number = re.fullmatch(_CODE_FIRST, f"{cell}:") or not re.search(r"[^\W\d_]", cell)
+                    form.title = form.title or ("" if is_number else cell)
             self._finish(form)
 
     def _add(self, note: Note) -> None:

@@ -247,3 +247,11 @@ def test_a_heading_that_names_mistakes_does_not_stand_before_the_right_way(title
 def test_a_heading_that_names_a_topic_stands_before_the_right_way(title):
     (note,) = read_notes(f"# L\n\n## {title}\nFix: Ask the owner about it\n", "lessons.md")
     assert note.text == f"{title}: Ask the owner about it"
+
+
+@pytest.mark.parametrize("head", ["No.", "#", "Nr", "Attempts"])
+@pytest.mark.parametrize("cell", ["1", "#2", "3.", "(4)", "5-6", "60 %", "ERR-7"])
+def test_a_cell_of_digits_is_no_topic(head, cell):
+    table = f"| {head} | Bug | Part | Solution |\n|---|---|---|---|\n| {cell} | slow | Tests | Use a fake clock |\n"
+    (note,) = read_notes(f"# L\n\n{table}", "lessons.md")
+    assert note.text == "Tests: Use a fake clock"
