@@ -104,11 +104,12 @@ def _piece_as_json(piece: Piece) -> dict[str, Any]:
 
 def _import_rows(imported: ImportResult, *, is_dry: bool, is_verbose: bool) -> list[str]:
     lessons, entries = counted(imported.patterns, "lesson"), counted(imported.discoveries, "discovery", "discoveries")
-    pieces = [(each, f"{Path(each.path).name}:{each.line}", output.cleaned(each.text)) for each in imported.pieces]
+    pieces = [(each, f"{each.path}:{each.line}", output.cleaned(each.text)) for each in imported.pieces]
     if is_dry:
         taken = [(place, output.cleaned(each.category), text) for each, place, text in pieces if not each.reason]
         files = counted(sum(map(bool, imported.files.values())), "file")
-        rows = [f"{place:<28}  {category[:18]:<18}  {text[:_LESSON_SHOWN]}" for place, category, text in taken]
+        width = max((len(place) for place, _, _ in taken), default=0)
+        rows = [f"{place:<{width}}  {category[:18]:<18}  {text[:_LESSON_SHOWN]}" for place, category, text in taken]
         rows.append(f"{lessons} and {entries} would be taken from {files}; nothing was written")
     else:
         rows = [f"{lessons} read, {imported.patterns_new:,} new; {entries} read, {imported.discoveries_new:,} new"]

@@ -440,3 +440,16 @@ def test_a_right_way_below_a_wrong_one_is_the_lesson_of_an_import_and_of_a_sync(
     log.write_text(f"# Corrections\n\n- ❌ Use the latest tag\n  ✅ {other}\n")
     bench.run(w, "sync")
     assert set(bench.seen(w)) == {right, other}
+
+
+def test_pieces_of_files_of_one_name_are_told_apart_by_their_folders(bench, w):
+    for name in ("one", "two"):
+        folder = bench.folder / w / "x" / name
+        folder.mkdir(parents=True)
+        (folder / "lessons.md").write_text(f"# L\n\n- Always pin the image {name}\n- {name}\n")
+    (bench.folder / w / "x/one/bad.jsonl").write_text("nonsense\n")
+    shown = bench.run(w, "import", "x", "--dry-run", "--verbose").stdout
+    for name in ("one", "two"):
+        assert re.search(rf"^x/{name}/lessons\.md:3 +Always pin the image {name}$", shown, re.MULTILINE)
+        assert f"x/{name}/lessons.md:4: it is no sentence that says something by itself: {name}" in shown
+    assert "x/one/bad.jsonl, line 1: " in bench.run(w, "import", "x", expect=3).stderr
