@@ -79,12 +79,14 @@ def _show_import(imported: ImportResult, named: list[Path], *, is_dry: bool, is_
         note(f"a secret was taken out of {counted(imported.redacted, 'record')}")
     refused = [f"{each.path}, line {each.number}: {each.reason}" for each in imported.refused]
     others = "the others are in" if imported.patterns + imported.discoveries else "nothing was taken"
-    _note_refused([] if is_dry else refused, "bad line", others)
-    if empty or not imported.files:
+    code = EXIT_NO if empty or not imported.files else EXIT_REFUSED
+    if code == EXIT_NO:
         note(
-            f"nothing was taken from {', '.join(empty) or 'there: no file of a known kind'}. Nothing was changed; "
+            f"nothing was taken from {', '.join(empty) or 'there: no file of a known kind'}; "
             "`fleet import --dry-run --verbose` shows why, for every piece"
         )
+    _note_refused([] if is_dry else refused, "bad line", others, code)
+    if code == EXIT_NO:
         raise typer.Exit(EXIT_NO)
 
 
@@ -150,13 +152,13 @@ def _proposal_rows(proposals: list[dict[str, Any]], sessions: int) -> Iterator[s
     yield f"{counted(len(proposals), 'proposal')} from {counted(sessions, 'session')}"
 
 
-def _note_refused(refused: list[str], what: str, hint: str) -> None:
+def _note_refused(refused: list[str], what: str, hint: str, code: int = EXIT_REFUSED) -> None:
     """Print a note of what was refused, and exit with the code for that."""
     for reason in refused[:_REFUSED_SHOWN]:
         note(reason)
     if refused:
         note(f"{counted(len(refused), what)} kept in .fleet/quarantine/; {hint}")
-        raise typer.Exit(EXIT_REFUSED)
+        raise typer.Exit(code)
 
 
 @app.command("export")
