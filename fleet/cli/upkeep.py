@@ -1,5 +1,6 @@
 """Commands of upkeep: import, export, backup, upgrade, purge, status, and the checks of ``fleet doctor``."""
 
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -64,9 +65,11 @@ def _import(
 def _show_import(imported: ImportResult, named: list[Path], *, is_dry: bool, is_verbose: bool) -> None:
     """Show what was taken and what was not, and exit with 1 where a file that was named gave nothing."""
     empty = [path for path in map(str, named) if imported.files.get(path) == 0]
+    words = shlex.join(["fleet", "import", "--dry-run", "--verbose", *map(str, named)])
+    is_explained = is_verbose or not any(each.reason for each in imported.pieces)
     output.show(_import_as_json(imported, is_dry=is_dry), _import_rows(imported, is_dry=is_dry, is_verbose=is_verbose))
-    if imported.skipped and not is_verbose:
-        output.hint("`fleet import --verbose` names each of them with file and line")
+    if imported.skipped and not is_explained:
+        output.hint(f"`{words}` names each of them with file and line")
     if imported.retired:
         number = counted(len(imported.retired), "lesson")
         were = "was" if len(imported.retired) == 1 else "were"
@@ -81,10 +84,8 @@ def _show_import(imported: ImportResult, named: list[Path], *, is_dry: bool, is_
     others = "the others are in" if imported.patterns + imported.discoveries else "nothing was taken"
     code = EXIT_NO if empty or not imported.files else EXIT_REFUSED
     if code == EXIT_NO:
-        note(
-            f"nothing was taken from {', '.join(empty) or 'there: no file of a known kind'}; "
-            "`fleet import --dry-run --verbose` shows why, for every piece"
-        )
+        why = "" if is_explained or imported.skipped else f"; `{words}` shows why, for every piece"
+        note(f"nothing was taken from {', '.join(empty) or 'there: no file of a known kind'}{why}")
     _note_refused([] if is_dry else refused, "bad line", others, code)
     if code == EXIT_NO:
         raise typer.Exit(EXIT_NO)
@@ -116,7 +117,9 @@ def _import_rows(imported: ImportResult, *, is_dry: bool, is_verbose: bool) -> l
     else:
         rows = [f"{lessons} read, {imported.patterns_new:,} new; {entries} read, {imported.discoveries_new:,} new"]
     rows += [f"{number:,} left out: {reason}" for reason, number in sorted(imported.skipped.items())]
-    left = [f"{place}: {each.reason}: {text[:_LESSON_SHOWN]}" for each, place, text in pieces if each.reason]
+    left = [
+        ": ".join(filter(None, (at, each.reason, text[:_LESSON_SHOWN]))) for each, at, text in pieces if each.reason
+    ]
     return [*rows, *(left if is_verbose else [])]
 
 

@@ -198,7 +198,8 @@ def _read_objects(raws: Iterable[tuple[int, bytes]], *, is_discoveries: bool) ->
         own_ids = (*_texts_of(record.get("id")), *_texts_of(record.get("uuid")))
         is_replaced = any(replaced.get(id_, -1) > index for id_ in own_ids)
         is_taken = isinstance(item, Lesson | Finding)
-        yield SkippedPiece(line, "superseded by a later record") if is_replaced and is_taken else item
+        left = SkippedPiece(line, "superseded by a later record", _begin(record))
+        yield left if is_replaced and is_taken else item
 
 
 def _texts_of(value: object) -> list[str]:
@@ -211,7 +212,7 @@ def _read_object(line: int, raw: bytes, *, is_discoveries: bool) -> tuple[dict[s
         record = strict_object(_unquoted(raw))
         record = _unwrapped(record)
         if reason := _reason_to_skip(record):
-            return record, SkippedPiece(line, reason)
+            return record, SkippedPiece(line, reason, _begin(record))
         item = _finding(record) if _is_finding(record, is_discoveries=is_discoveries) else _lesson(record)
         if isinstance(item, SkippedPiece):
             return record, item._replace(line=line)
@@ -259,6 +260,11 @@ def _reason_to_skip(record: Mapping[str, Any]) -> str:
     if is_issue and not re.search("lesson|learn", json.dumps([record.get("issue_type"), record.get("labels")])):
         return "an issue of a tracker, and no lesson"
     return _TO_BE_INFERRED if isinstance(pattern, str) and corrections_md.is_placeholder(pattern) else ""
+
+
+def _begin(record: Mapping[str, Any]) -> str:
+    """Return the beginning of a record's text, for whoever looks for it."""
+    return _text_in(record, "title", "name", "pattern", "text", "description", "problem", "id")[:80]
 
 
 def _is_finding(record: Mapping[str, Any], *, is_discoveries: bool) -> bool:

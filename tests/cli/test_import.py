@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import re
+import shlex
 from collections import Counter
 
 import pytest
@@ -454,3 +455,18 @@ def test_pieces_of_files_of_one_name_are_told_apart_by_their_folders(bench, w):
         assert re.search(rf"^x/{name}/lessons\.md:3 +Always pin the image {name}$", shown, re.MULTILINE)
         assert f"x/{name}/lessons.md:4: it is no sentence that says something by itself: {name}" in shown
     assert "x/one/bad.jsonl, line 1: " in bench.run(w, "import", "x", expect=3).stderr
+
+
+def test_a_hint_of_an_import_can_be_run_as_it_is_printed_and_stands_only_where_it_explains(bench, w):
+    root = bench.folder / w
+    (root / "my lessons.md").write_text("# L\n\n- short\n")
+    for words in ([], ["--dry-run"]):
+        told = bench.run(w, "import", "my lessons.md", *words, expect=1).stderr
+        (command,) = re.findall(r"`fleet (.*?)`", told)
+        assert "my lessons.md:3: " in bench.run(w, *shlex.split(command), expect=1).stdout
+    assert "`" not in bench.run(w, "import", "my lessons.md", "--dry-run", "--verbose", expect=1).stderr
+    (root / "empty").mkdir()
+    assert "`" not in bench.run(w, "import", "empty", expect=1).stderr
+    (root / "issues.jsonl").write_text(json.dumps({"issue_type": "bug", "title": "The build is red"}) + "\n")
+    shown = bench.run(w, "import", "issues.jsonl", "--verbose", expect=1).stdout
+    assert "issues.jsonl:1: an issue of a tracker, and no lesson: The build is red" in shown
