@@ -470,3 +470,19 @@ def test_a_hint_of_an_import_can_be_run_as_it_is_printed_and_stands_only_where_i
     (root / "issues.jsonl").write_text(json.dumps({"issue_type": "bug", "title": "The build is red"}) + "\n")
     shown = bench.run(w, "import", "issues.jsonl", "--verbose", expect=1).stdout
     assert "issues.jsonl:1: an issue of a tracker, and no lesson: The build is red" in shown
+
+
+@pytest.mark.parametrize("right", ["right", "correct", "correction"])
+@pytest.mark.parametrize(
+    ("field", "name", "author"),
+    [
+        *((field, "ada", "ada") for field in ("agent", "agent_id", "agentId", "author", "by")),
+        *(("author", "Ada", "ada"), ("author", "Ada L. <a@b.c>", "velma"), ("by", "", "velma")),
+    ],
+)
+def test_a_record_of_wrong_and_right_is_read_and_its_author_is_whom_it_names(bench, w, right, field, name, author):
+    record = {"wrong": "push with force", right: "Pull and rebase before each push", field: name}
+    (bench.folder / w / "memory.jsonl").write_text(json.dumps(record) + "\n")
+    bench.run(w, "import", "memory.jsonl")
+    (lesson,) = bench.patterns(w)["patterns"]
+    assert (lesson["text"], lesson["agents"]) == ("Pull and rebase before each push", [author])
