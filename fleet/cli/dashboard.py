@@ -61,7 +61,8 @@ def _rows(state: dict[str, Any], now_ms: int) -> list[tuple[str, str, str]]:
     rows += _labelled("online", online, "")
     rows += _labelled("warning", state["silent"], "yellow")
     if state["paused"]:
-        rows.append(("paused", f"nothing is shared {state['paused']}: fleet resume", "yellow"))
+        end = "" if "fleet resume" in state["paused"] else ", or `fleet resume`"
+        rows.append(("paused", f"nothing is shared {state['paused']}{end}", "yellow"))
     fired = state["hooks"]["fired"]
     waiting = "installed: the next session calls them" if state["hooks"]["installed"] else "none has fired here yet"
     hooks = f"fired {_ago(fired, now_ms)} ({state['hooks']['event']})" if fired else waiting

@@ -1,5 +1,6 @@
 """Commands of upkeep: import, export, backup, upgrade, purge, status, and the checks of ``fleet doctor``."""
 
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -64,9 +65,11 @@ def _import(
 def _show_import(imported: ImportResult, named: list[Path], *, is_dry: bool, is_verbose: bool) -> None:
     """Show what was taken and what was not, and exit with 1 where a file that was named gave nothing."""
     empty = [path for path in map(str, named) if imported.files.get(path) == 0]
+    words = shlex.join(["fleet", "import", "--dry-run", "--verbose", *map(str, named)])
+    is_explained = is_verbose or not any(each.reason for each in imported.pieces)
     output.show(_import_as_json(imported, is_dry=is_dry), _import_rows(imported, is_dry=is_dry, is_verbose=is_verbose))
-    if imported.skipped and not is_verbose:
-        output.hint("`fleet import --verbose` names each of them with file and line")
+    if imported.skipped and not is_explained:
+        output.hint(f"`{words}` names each of them with file and line")
     if imported.retired:
         number = counted(len(imported.retired), "lesson")
         were = "was" if len(imported.retired) == 1 else "were"
@@ -79,12 +82,12 @@ def _show_import(imported: ImportResult, named: list[Path], *, is_dry: bool, is_
         note(f"a secret was taken out of {counted(imported.redacted, 'record')}")
     refused = [f"{each.path}, line {each.number}: {each.reason}" for each in imported.refused]
     others = "the others are in" if imported.patterns + imported.discoveries else "nothing was taken"
-    _note_refused([] if is_dry else refused, "bad line", others)
-    if empty or not imported.files:
-        note(
-            f"nothing was taken from {', '.join(empty) or 'there: no file of a known kind'}. Nothing was changed; "
-            "`fleet import --dry-run --verbose` shows why, for every piece"
-        )
+    code = EXIT_NO if empty or not imported.files else EXIT_REFUSED
+    if code == EXIT_NO:
+        why = "" if is_explained or imported.skipped else f"; `{words}` shows why, for every piece"
+        note(f"nothing was taken from {', '.join(empty) or 'there: no file of a known kind'}{why}")
+    _note_refused([] if is_dry else refused, "bad line", others, code)
+    if code == EXIT_NO:
         raise typer.Exit(EXIT_NO)
 
 
@@ -104,16 +107,19 @@ def _piece_as_json(piece: Piece) -> dict[str, Any]:
 
 def _import_rows(imported: ImportResult, *, is_dry: bool, is_verbose: bool) -> list[str]:
     lessons, entries = counted(imported.patterns, "lesson"), counted(imported.discoveries, "discovery", "discoveries")
-    pieces = [(each, f"{Path(each.path).name}:{each.line}", output.cleaned(each.text)) for each in imported.pieces]
+    pieces = [(each, f"{each.path}:{each.line}", output.cleaned(each.text)) for each in imported.pieces]
     if is_dry:
         taken = [(place, output.cleaned(each.category), text) for each, place, text in pieces if not each.reason]
         files = counted(sum(map(bool, imported.files.values())), "file")
-        rows = [f"{place:<28}  {category[:18]:<18}  {text[:_LESSON_SHOWN]}" for place, category, text in taken]
+        width = max((len(place) for place, _, _ in taken), default=0)
+        rows = [f"{place:<{width}}  {category[:18]:<18}  {text[:_LESSON_SHOWN]}" for place, category, text in taken]
         rows.append(f"{lessons} and {entries} would be taken from {files}; nothing was written")
     else:
         rows = [f"{lessons} read, {imported.patterns_new:,} new; {entries} read, {imported.discoveries_new:,} new"]
     rows += [f"{number:,} left out: {reason}" for reason, number in sorted(imported.skipped.items())]
-    left = [f"{place}: {each.reason}: {text[:_LESSON_SHOWN]}" for each, place, text in pieces if each.reason]
+    left = [
+        ": ".join(filter(None, (at, each.reason, text[:_LESSON_SHOWN]))) for each, at, text in pieces if each.reason
+    ]
     return [*rows, *(left if is_verbose else [])]
 
 
@@ -154,13 +160,13 @@ def _proposal_rows(proposals: list[dict[str, Any]], sessions: int, known: int) -
     yield f"{counted(len(proposals), 'proposal')} from {counted(sessions, 'session')}{more}"
 
 
-def _note_refused(refused: list[str], what: str, hint: str) -> None:
+def _note_refused(refused: list[str], what: str, hint: str, code: int = EXIT_REFUSED) -> None:
     """Print a note of what was refused, and exit with the code for that."""
     for reason in refused[:_REFUSED_SHOWN]:
         note(reason)
     if refused:
         note(f"{counted(len(refused), what)} kept in .fleet/quarantine/; {hint}")
-        raise typer.Exit(EXIT_REFUSED)
+        raise typer.Exit(code)
 
 
 @app.command("export")
@@ -333,7 +339,8 @@ def _left_out(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield "edited", [f"an entry since it was counted; {way}"]
     if left := status["not_taken"]:
         shown = [f"line {each['line']}: {each['reason']}: {each['text']}" for each in left[:_SHOWN]]
-        yield "not taken", [f"{counted(len(left), 'piece')} of {left[0]['path']}, which hold no instruction", *shown]
+        holds = "holds" if len(left) == 1 else "hold"
+        yield "not taken", [f"{counted(len(left), 'piece')} of {left[0]['path']}, which {holds} no instruction", *shown]
     for line in status["withheld"]:
         yield "stays here", [f"a line of {line['path']} {line['reason']}"]
     if kept := status["quarantined"]:

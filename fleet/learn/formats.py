@@ -98,6 +98,7 @@ _RIGHTS = (
 )
 _WRONGS = ("wrongapproach", "mistake", "error", "symptom", "whatwentwrong", "antipattern", "bad")
 _WRAPPERS = ("record", "data", "payload", "entry", "content", "value", "memory", "lesson")
+_AUTHORS = ("agent", "agent_id", "agentId", "author", "by")
 _LABEL = r"(?i)(?:learned|learning|lesson|insight|investigation|rule|memory|note)\s*[:：]\s+"
 _TEXT_CHARS = 420
 _WORDS_MIN = 3
@@ -198,7 +199,8 @@ def _read_objects(raws: Iterable[tuple[int, bytes]], *, is_discoveries: bool) ->
         own_ids = (*_texts_of(record.get("id")), *_texts_of(record.get("uuid")))
         is_replaced = any(replaced.get(id_, -1) > index for id_ in own_ids)
         is_taken = isinstance(item, Lesson | Finding)
-        yield SkippedPiece(line, "superseded by a later record") if is_replaced and is_taken else item
+        left = SkippedPiece(line, "superseded by a later record", _begin(record))
+        yield left if is_replaced and is_taken else item
 
 
 def _texts_of(value: object) -> list[str]:
@@ -211,7 +213,7 @@ def _read_object(line: int, raw: bytes, *, is_discoveries: bool) -> tuple[dict[s
         record = strict_object(_unquoted(raw))
         record = _unwrapped(record)
         if reason := _reason_to_skip(record):
-            return record, SkippedPiece(line, reason)
+            return record, SkippedPiece(line, reason, _begin(record))
         item = _finding(record) if _is_finding(record, is_discoveries=is_discoveries) else _lesson(record)
         if isinstance(item, SkippedPiece):
             return record, item._replace(line=line)
@@ -261,6 +263,11 @@ def _reason_to_skip(record: Mapping[str, Any]) -> str:
     return _TO_BE_INFERRED if isinstance(pattern, str) and corrections_md.is_placeholder(pattern) else ""
 
 
+def _begin(record: Mapping[str, Any]) -> str:
+    """Return the beginning of a record's text, for whoever looks for it."""
+    return _text_in(record, "title", "name", "pattern", "text", "description", "problem", "id")[:80]
+
+
 def _is_finding(record: Mapping[str, Any], *, is_discoveries: bool) -> bool:
     """Return whether a record is a discovery: by its type, then its id, then its file, then its fields."""
     kind, id_ = _word(record, "type").casefold(), _word(record, "id")
@@ -280,7 +287,10 @@ def _lesson(record: Mapping[str, Any]) -> Lesson | SkippedPiece:
     wrong = _first(record, "problem", "wrong")
     folded = {re.sub(r"[\s_-]", "", name).casefold(): value for name, value in record.items()}
     wrong = wrong or _text_in(folded, *_WRONGS)
-    if not text and (statement := re.sub(_LABEL, "", _text_in(folded, *_TEXTS), count=1)):
+    statement = re.sub(_LABEL, "", _text_in(folded, *_TEXTS), count=1)
+    if wrong and not title:  # `wrong` and `right` alone
+        statement = statement or _first(record, "right", "correct", "correction")
+    if not text and statement:
         is_template = Passage(statement).is_placeholder()
         if is_template or not (
             title or wrong or len(statement.split()) >= _WORDS_MIN or Passage(statement).is_sentence()
@@ -304,7 +314,7 @@ def _lesson(record: Mapping[str, Any]) -> Lesson | SkippedPiece:
         _time(record),
         category=next((kind for kind in kinds if kind), ""),
         tags=_tags(record.get("tags") or metadata.get("tags") or record.get("categories")),
-        agent=_word(record, "agent"),
+        agent=_author(record),
         seen=_seen(record),
     )
 
@@ -345,7 +355,13 @@ def _finding(record: Mapping[str, Any]) -> Finding:
         minutes=_whole(record.get("minutes"), 0, _MINUTES_MAX),
     )
     identity = _identity("finding", problem, context, solution, at_ms=at_ms)
-    return Finding(entry, _word(record, "agent"), at_ms, identity)
+    return Finding(entry, _author(record), at_ms, identity)
+
+
+def _author(record: Mapping[str, Any]) -> str:
+    """Return the agent that a record names as its author; "" where it names none, or no name of an agent."""
+    named = (_word(record, name).casefold() for name in _AUTHORS)
+    return next(filter(names.is_agent, named), "")
 
 
 def _identity(kind: str, title: str, *body: str, at_ms: int | None) -> str:

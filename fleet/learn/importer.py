@@ -115,7 +115,7 @@ class ImportResult(msgspec.Struct):
         if isinstance(item, SkippedPiece):
             self.skipped[item.reason] = self.skipped.get(item.reason, 0) + 1
         elif isinstance(item, Bad):
-            self.refused.append(Refused(Path(path).name, item.line, item.reason, item.raw))
+            self.refused.append(Refused(path, item.line, item.reason, item.raw))
 
     @property
     def left_out(self) -> list[Piece]:

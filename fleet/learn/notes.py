@@ -9,6 +9,7 @@ pages mix their forms: a section, a list and an entry hand pieces to each other.
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,7 +94,7 @@ _SHORT_SAMPLE = 80
 _TITLE_RANK_MAX = 9  # labels behind, as "Issue", name what an entry is about
 _WORDS_MIN, _SHORT_WORDS, _LONG_TITLE, _TOPIC_WORDS = 3, 6, 8, 9
 _DATE = rf"[\[(]?(?P<when>{WHEN.replace('?P<', '?P<_')})[\])]?"
-_DATE_FIRST = rf"(?ai)\W{{0,4}}{_DATE}\W{{0,3}}(?:[-–—:：|]|\s|$)[-–—:：|\s*]*"
+_DATE_FIRST = rf"(?ai)\W{{0,4}}{_DATE}[^\w❌✗🚫⛔]{{0,3}}(?:[-–—:：|]|\s|$)[-–—:：|\s*]*"
 _DATE_LAST = (
     rf"(?i)\s*(?:[-–—|]\s*{_DATE}|[(\[（](?:[\w ,]{{0,24}}[\s:])?{_DATE.replace('?P<', '?P<in_')}"
     r"[^)\]）\n]{0,24}[)\]）])\s*[.]?$"
@@ -110,7 +111,9 @@ _WRONG_RIGHT = (
     rf"(?si)(?:\W{{0,4}}{_DATE}[-–—:：|\s*]*)?\s*(?:❌|✗|🚫|⛔)\s*(?P<wrong>.+?)"
     r"\s*(?:→|->|=>|⇒|;|\||,|\s)\s*(?:✅|✔️?|☑️?)\s*(?P<right>.+)"
 )
-_IS_WRONG, _IS_RIGHT = re.compile(r"\s*(?:❌|✗|🚫|⛔)\s*"), re.compile(r"\s*(?:✅|✔️?|☑️?)\s*")
+_IS_WRONG = rf"(?i)\A(?:\W{{0,4}}{_DATE}[-–—:：|\s*]*)?\s*(?:❌|✗|🚫|⛔)\s*"
+_IS_RIGHT = r"\A\s*(?:✅|✔️?|☑️?)\s*"
+_NEXT_PAIR = r"[\s.;,|]+(?=[❌✗🚫⛔][^❌✗🚫⛔✅✔☑]+[✅✔☑])"
 _OF_CODE = re.compile(r"`[^`]*[/.(][^`]*`\s+[-–—]\s")
 _RULE_LINES = r"(?m)(?<![^\n]\n)(?:^[A-Z][^\n]{2,}(?:\n|\Z)){2,}(?=\n|\Z)"
 _GONE = re.compile(r"~~.{4,}~~|\[?\(?(?:OBSOLETE|SUPERSEDED|DEPRECATED|RETRACTED)\b", re.DOTALL)
@@ -186,6 +189,7 @@ class _Form:
     def __init__(self, line: int, title: str, when: str, category: str) -> None:
         self.line, self.end, self.title, self.when, self.category = line, line, title, when, category
         self.story: list[Block] = []  # before the fields
+        self.marked: list[Block] = []  # in the fields
         self.fields: list[tuple[Field, list[str]]] = []
 
     def add(self, field: Field, end: int) -> None:
@@ -193,13 +197,21 @@ class _Form:
         self.fields.append((field, [] if is_empty else [Passage(field.value).plain]))
         self.end = max(self.end, end)
 
+    def awaits(self, text: str) -> bool:
+        """Return whether a text is the right way, by its mark, of what the last field has as wrong."""
+        return bool(self.fields) and self.fields[-1][0].role == "wrong" and re.match(_IS_RIGHT, text) is not None
+
     def extend(self, block: Block) -> None:
-        """Add a block to the value of the last field."""
+        """Add a block to the value of the last field; a right way, by its mark, after what was wrong is the next."""
         self.end = max(self.end, block.end)
         for each in (block, *block.items):
             text = Passage(each.text).plain
             if self.fields and text and not each.is_task and not Passage(each.text).is_placeholder():
+                if self.awaits(text):
+                    text = re.sub(_IS_RIGHT, "", text)
+                    self.fields.append((Field("right", 0, "", text), []))
                 self.fields[-1][1].append(text)
+                self.marked += [each] * _is_marked(each.text)
 
     def notes(self) -> Iterator[Note]:
         """Yield the lessons of the entry: one, or each of a list of rules."""
@@ -207,7 +219,8 @@ class _Form:
         listed = next((values for field, values in self.fields if field.role == "rule" and len(values) > 1), [])
         usable = [value for value in listed if Passage(value).is_sentence()]
         if note and len(usable) > 1:
-            yield from (note._replace(text=_with_title(value, self.title), correct="") for value in usable)
+            topic = "" if _names_errors(self.title) else self.title
+            yield from (note._replace(text=_with_title(value, topic), correct="") for value in usable)
         elif note:
             yield note
 
@@ -216,7 +229,8 @@ class _Form:
         story = " ".join([*wrongs[:1], *whys[:1]])
         is_titled = Passage(self.title).is_sentence() and Passage(self.title).is_claim()
         text, *details = [*rules, *rights] if rules else [*[self.title] * is_titled, *(rights or [story])]
-        text = text.rstrip(":： ") if rules else _with_title(text.rstrip(":： "), self.title)
+        is_whole = rules or (rights and _names_errors(self.title))
+        text = text.rstrip(":： ") if is_whole else _with_title(text.rstrip(":： "), self.title)
         is_lesson = rules or rights or Passage(text).is_sentence()
         wrong = wrongs[:1] or [Passage(block.text).plain for block in self.story]
         return self._note(text, details, " ".join(wrong)) if is_lesson and text.strip() else None
@@ -307,10 +321,11 @@ class _Page:
             each.kind == "item" and _has_content(each) and _fields_of(each)[0].value for each in section.blocks
         )
         for block in section.blocks:
-            is_bold, is_field = _is_bold_lead(block), bool(_fields_of(block))
+            is_bold, roles = _is_bold_lead(block), {field.role for field in _fields_of(block)}
+            is_field = bool(roles) and not (re.match(_WRONG_RIGHT, block.text) and roles.isdisjoint({"right", "rule"}))
             is_item = block.kind == "item" and not is_field and (is_list or not form.fields)
-            is_order = is_item and _is_binding(Passage(block.text).plain)
-            if block.kind == "table" or is_order or (not is_field and re.match(_WRONG_RIGHT, block.text)):
+            is_order = is_item and not form.awaits(block.text) and _is_binding(Passage(block.text).plain)
+            if block.kind == "table" or is_order or (not is_field and _has_pair(block)):
                 rest.append(block)
             elif is_field:
                 form = self._take_fields(form, block)
@@ -336,6 +351,11 @@ class _Page:
             elif index == 0 and field.value:
                 form = self._next_form(form, block.line)
                 form.title = _heading(field.value).title
+        for each in block.items:
+            if _fields_of(each):
+                form = self._take_fields(form, each)
+            else:
+                form.extend(each)
         return form
 
     def _next_form(self, form: _Form, line: int) -> _Form:
@@ -352,6 +372,8 @@ class _Page:
         if not notes and form.fields:
             text = " ".join([form.title, *(field.value for field, _ in form.fields)])
             self.items.append(SkippedPiece(form.line, _NOTHING_LEARNED, Passage(text).plain[:_SHORT_SAMPLE]))
+            for block in form.marked:
+                self._leave(block, _NOTHING_LEARNED)
 
     # --- blocks without fields
 
@@ -359,7 +381,8 @@ class _Page:
         prose: list[Block] = []
         items: list[Block] = []
         intro = ""
-        is_title, is_item = section in self._titles, [block.kind == "item" for block in blocks]
+        is_title = section in self._titles
+        is_item = [block.kind == "item" or re.match(_IS_WRONG, block.text) is not None for block in blocks]
         for index, block in enumerate(blocks):
             text, is_last = block.text, index + 1 == len(blocks)
             if is_item[index]:
@@ -414,45 +437,48 @@ class _Page:
             for each in items:
                 self._leave(each, ABOUT if Label(intro).is_about() else _LAYOUT)
             return
-        remaining = iter([*items, None])
+        self._read_items(items, context)
+
+    def _read_items(self, items: Sequence[Block], context: _Context) -> None:
+        """Read items side by side: a wrong one and the right one after it are one lesson."""
+        remaining = iter([*(part for item in items for part in _unfolded(item)), None])
         item = next(remaining)
         while item is not None:
             following = next(remaining)
-            is_wrong = _IS_WRONG.match(item.text) and not re.match(_WRONG_RIGHT, item.text)
-            if is_wrong and following is not None and _IS_RIGHT.match(following.text):
-                self._add_pair(item.line, following.end, item.text, following.text, context)
+            wrong = None if re.match(_WRONG_RIGHT, item.text) else re.match(_IS_WRONG, item.text)
+            if wrong and following is not None and re.match(_IS_RIGHT, following.text):
+                self._add_pair([item, following], item.text, following.text, context, wrong["when"])
                 following = next(remaining)
             else:
                 self._read_item(item, context)
             item = following
 
-    def _add_pair(self, line: int, end: int, wrong: str, right: str, context: _Context, when: str = "") -> None:
-        wrong, right = _IS_WRONG.sub("", Passage(wrong).plain, 1), _IS_RIGHT.sub("", Passage(right).plain, 1)
+    def _add_pair(self, blocks: Sequence[Block], wrong: str, right: str, context: _Context, when: str | None) -> None:
+        line, end = min(each.line for each in blocks), max(each.end for each in blocks)
+        wrong, right = re.sub(_IS_WRONG, "", Passage(wrong).plain), re.sub(_IS_RIGHT, "", Passage(right).plain)
         is_short = len(right.split()) < _SHORT_WORDS and len(wrong) < _SHORT_SAMPLE
-        text = f"{right}, not {wrong}" if is_short else right
-        self._add(Note(line, end, text, right, wrong, category=context.category, when=when or context.head.when))
+        text, details = f"{right}, not {wrong}" if is_short else right, [*filter(None, map(_details, blocks))]
+        correct = "; ".join([*[right] * (is_short or not details), *details])
+        self._add(Note(line, end, text, correct, wrong, category=context.category, when=when or context.head.when))
 
     def _read_item(self, item: Block, context: _Context) -> None:
         raw = item.text
         labelled = _fields_of(item)
         if item.is_task or re.match(_TO_DO, raw):
             self._leave(item, TASK)
-        elif match := re.search(_SUPERSEDES, raw):
-            self.superseded.add(Passage(match["old"]).plain)
-            note = Note(item.line, item.end, Passage(match["new"]).plain, wrong=match["old"], category=context.category)
-            self._add(note)
+        elif replaced := [*re.finditer(_SUPERSEDES, raw)]:
+            rest = Passage(raw[replaced[-1].end() :]).plain.strip(" .,;")
+            details = "; ".join(filter(None, (rest, _details(item))))
+            for each in replaced:
+                self.superseded.add(Passage(each["old"]).plain)
+                text = Passage(each["new"]).plain
+                self._add(Note(item.line, item.end, text, details, each["old"], category=context.category))
         elif _GONE.match(raw):
             self._leave(item, _STRUCK)
         elif match := re.match(_WRONG_RIGHT, raw):
-            self._add_pair(item.line, item.end, match["wrong"], match["right"], context, match["when"])
+            self._add_pair([item], match["wrong"], match["right"], context, match["when"])
         elif any(field.role in CONTENT_ROLES for field in labelled):
-            form = self._take_fields(_Form(item.line, "", context.head.when, context.category), item)
-            for each in item.items:
-                if _fields_of(each):
-                    form = self._take_fields(form, each)
-                else:
-                    form.extend(each)
-            self._finish(form)
+            self._finish(self._take_fields(_Form(item.line, "", context.head.when, context.category), item))
         elif any(field.role for field in labelled[:1]):
             self._leave(item, _NOTHING_LEARNED if context.is_log else _NO_ADVICE)
         else:
@@ -469,15 +495,18 @@ class _Page:
         context = context._replace(category=category, head=context.head._replace(when=when))
         text = Passage(raw).plain.rstrip(":： ")
         subs = [each for each in item.items if not each.is_task]
-        if Passage(raw).is_placeholder():
-            self._leave(item, TEMPLATE)
-        elif subs and (_ends_open(raw) or not Passage(text).is_sentence()):
-            for each in subs:
-                self._read_item(each, context._replace(head=_Heading(text, when), intro=text))
-        elif _only_describes(raw, text, is_log=context.is_log):
-            self._leave(item, _NO_ADVICE)
+        is_template = Passage(raw).is_placeholder()
+        if subs and not is_template and (_ends_open(raw) or not Passage(text).is_sentence()):
+            if not _ends_open(raw):
+                self._leave(item, _PROSE)
+            self._read_items(subs, context._replace(head=_Heading(text, when), intro=text))
+            return
+        if is_template or _only_describes(raw, text, is_log=context.is_log):
+            self._leave(item, TEMPLATE if is_template else _NO_ADVICE)
         else:
             self._read_statement(item, text, context)
+        if isinstance(self.items[-1], SkippedPiece) and self.items[-1].line == item.line:
+            self._read_items([*_marked_below(item)], context)
 
     def _read_statement(self, item: Block, text: str, context: _Context) -> None:
         """Add an item as a lesson, with the heading in front where it is not understood without."""
@@ -493,9 +522,8 @@ class _Page:
         if is_name or not Passage(statement).is_sentence():
             self._leave(item, _fault(Note(item.line, item.end, text)) or NO_SENTENCE)
             return
-        details = "; ".join(Passage(each.text).plain for each in item.items if not each.is_task)
         title = head.title if head.is_entry else ""
-        self._add(Note(item.line, item.end, statement, details, "", title, context.category, when=head.when))
+        self._add(Note(item.line, item.end, statement, _details(item), "", title, context.category, when=head.when))
 
     def _read_table(self, block: Block, context: _Context) -> None:
         header, *rows = [Page.cells(line) for line in block.lines]
@@ -512,7 +540,8 @@ class _Page:
                 if role:
                     form.add(Field(*role, Label(title).folded, cell), line)
                 else:
-                    form.title = form.title or cell
+                    is_number = re.fullmatch(_CODE_FIRST, f"{cell}:") or not re.search(r"[^\W\d_]", cell)
+                    form.title = form.title or ("" if is_number else cell)
             self._finish(form)
 
     def _add(self, note: Note) -> None:
@@ -559,6 +588,70 @@ def _is_strict(text: str) -> bool:
 def _is_binding(text: str) -> bool:
     """Return whether a paragraph says what to do or not to do, and does not only mention it."""
     return _is_strict(text) or Passage(text).is_order()
+
+
+def _is_marked(text: str) -> bool:
+    """Return whether a text begins as wrong or right by a mark, or replaces another."""
+    return any(re.match(mark, text) for mark in (_IS_WRONG, _IS_RIGHT)) or re.search(_SUPERSEDES, text) is not None
+
+
+def _has_pair(block: Block) -> bool:
+    """Return whether a block has a wrong and a right way, by their marks."""
+    return re.match(_WRONG_RIGHT, block.text) is not None or len(_unfolded(block)) > 1
+
+
+def _unfolded(item: Block) -> list[Block]:
+    """Return an item as items side by side: its pairs, and those with a mark below it, a wrong one before its right."""
+    is_pair = re.match(_WRONG_RIGHT, item.text) is not None
+    is_alone = item.is_task or not (_is_marked(item.text) or _has_pair_below(item))
+    if is_alone or (not is_pair and _has_content(item)):
+        return [item]
+    texts, rest = [], item.text
+    while (pair := re.match(_WRONG_RIGHT, rest)) and (gap := re.search(_NEXT_PAIR, pair["right"])):
+        texts.append(rest[: pair.start("right") + gap.start()])
+        rest = rest[pair.start("right") + gap.end() :]
+    blocks = [Block("item", item.line, text) for text in (*texts, rest)] if texts else [_copy(item)]
+    for each in item.items:
+        is_marked = _is_marked(each.text)
+        if not is_marked:
+            blocks[-1].items.append(_without_marked(each))
+            blocks[-1].end = max(blocks[-1].end, each.end)
+        blocks += [part for below in ([each] if is_marked else _marked_below(each)) for part in _unfolded(below)]
+    if re.match(_IS_RIGHT, item.text):
+        blocks = [each for pair in zip_longest(blocks[1::2], blocks[::2]) for each in pair if each]
+    return blocks
+
+
+def _copy(item: Block) -> Block:
+    """Return an item without those below it."""
+    copy = Block("item", item.line, *item.lines)
+    copy.is_task = item.is_task
+    return copy
+
+
+def _without_marked(item: Block) -> Block:
+    copy = _copy(item)
+    copy.end, copy.items = item.end, [_without_marked(each) for each in item.items if not _is_marked(each.text)]
+    return copy
+
+
+def _marked_below(item: Block) -> Iterator[Block]:
+    for each in item.items:
+        yield from [each] if _is_marked(each.text) else _marked_below(each)
+
+
+def _has_pair_below(item: Block) -> bool:
+    """Return whether sentences below an item are a lesson by their marks, and no wrong and right code to show it."""
+    texts = [each.text for each in _marked_below(item)]
+    rights = [re.sub(_IS_RIGHT, "", right) for wrong, right in pairwise(texts) if re.match(_IS_WRONG, wrong)]
+    rights += [match["right"] for text in texts if (match := re.match(_WRONG_RIGHT, text))]
+    return any(Passage(right).is_sentence() for right in rights)
+
+
+def _details(item: Block) -> str:
+    """Return what stands below an item, however deep, as one text."""
+    below = ((each.text, _details(each)) for each in item.items if not each.is_task)
+    return "; ".join(Passage(text).plain for texts in below for text in texts if text)
 
 
 def _ends_open(text: str) -> bool:
@@ -618,6 +711,12 @@ def _with_title(text: str, title: str) -> str:
     words = {word.casefold() for word in re.findall(r"\w{4,}", title)}
     shared = words & {word.casefold() for word in re.findall(r"\w{4,}", text)}
     return text if not title or shared or title in text else f"{title}: {text}"
+
+
+def _names_errors(title: str) -> bool:
+    """Return whether a heading names what went wrong or is not to be done: before a right way it says the opposite."""
+    role = Label(title).role
+    return (role is not None and role[0] == "wrong") or _pattern("errors").search(title) is not None
 
 
 def _topic(title: str) -> str:

@@ -97,7 +97,12 @@ def test_what_is_not_taken_is_named_with_line_and_reason_and_templates_and_headi
         10: "it tells what was done, as a changelog does",
     }
     assert "corrections.md:9: it is a task to tick off" in told
-    assert "line 10: it tells what was done" in w.run("w", "status").stdout
+    told = w.run("w", "status").stdout
+    assert "3 pieces of agents/velma/corrections.md, which hold no instruction" in told
+    assert "line 10: it tells what was done" in told
+    log(w).write_text("- [ ] look at the cache\n")
+    assert "1 piece of agents/velma/corrections.md, which holds no instruction" in w.run("w", "status").stdout
+    log(w).write_text(PAGE)
     w.correct("w", "Quote every variable in a shell script")
     assert "not taken" not in w.run("w", "sync").stderr, "it was told, and only an entry of the log's own came since"
     assert status(w)["unfilled"] == 0, "nobody is asked for the lesson of a list"

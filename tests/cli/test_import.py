@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import re
+import shlex
 from collections import Counter
 
 import pytest
@@ -405,7 +406,8 @@ def test_json_lines_of_other_tools_are_read_plain_and_as_a_string_of_json(bench,
 )
 def test_a_file_that_is_neither_markdown_nor_json_is_one_refusal(bench, w, tmp_path, content):
     (tmp_path / "other.x").write_bytes(content)
-    done = bench.run(w, "import", str(tmp_path / "other.x"), expect=3)
+    bench.run(w, "import", "--dry-run", str(tmp_path / "other.x"), expect=1)
+    done = bench.run(w, "import", str(tmp_path / "other.x"), expect=1)
     assert "neither Markdown nor JSON" in done.stderr
     assert "nothing was taken" in done.stderr
     assert len(json.loads(bench.run(w, "status", "--json").stdout)["quarantined"]) == 1
@@ -428,3 +430,59 @@ def test_what_a_sync_takes_from_a_log_in_another_form_is_reported_and_is_no_warn
     took = "took 1 lesson from agents/velma/corrections.md, written there in another form; nothing there was changed"
     assert f"fleet: {took}" in told
     assert not any("warning: took" in row for row in told)
+
+
+def test_a_right_way_below_a_wrong_one_is_the_lesson_of_an_import_and_of_a_sync(bench, w):
+    right, other = "Copy only package.json before npm install", "Pin each image of the build by its digest"
+    page = bench.folder / w / "lessons.md"
+    page.write_text(f"# L\n\n- ❌ Copy the whole repo\n  ✅ {right}\n")
+    bench.run(w, "import", "lessons.md")
+    assert set(bench.seen(w)) == {right}
+    log = bench.folder / w / "agents/velma/corrections.md"
+    log.write_text(f"# Corrections\n\n- ❌ Use the latest tag\n  ✅ {other}\n")
+    bench.run(w, "sync")
+    assert set(bench.seen(w)) == {right, other}
+
+
+def test_pieces_of_files_of_one_name_are_told_apart_by_their_folders(bench, w):
+    for name in ("one", "two"):
+        folder = bench.folder / w / "x" / name
+        folder.mkdir(parents=True)
+        (folder / "lessons.md").write_text(f"# L\n\n- Always pin the image {name}\n- {name}\n")
+    (bench.folder / w / "x/one/bad.jsonl").write_text("nonsense\n")
+    shown = bench.run(w, "import", "x", "--dry-run", "--verbose").stdout
+    for name in ("one", "two"):
+        assert re.search(rf"^x/{name}/lessons\.md:3 +Always pin the image {name}$", shown, re.MULTILINE)
+        assert f"x/{name}/lessons.md:4: it is no sentence that says something by itself: {name}" in shown
+    assert "x/one/bad.jsonl, line 1: " in bench.run(w, "import", "x", expect=3).stderr
+
+
+def test_a_hint_of_an_import_can_be_run_as_it_is_printed_and_stands_only_where_it_explains(bench, w):
+    root = bench.folder / w
+    (root / "my lessons.md").write_text("# L\n\n- short\n")
+    for words in ([], ["--dry-run"]):
+        told = bench.run(w, "import", "my lessons.md", *words, expect=1).stderr
+        (command,) = re.findall(r"`fleet (.*?)`", told)
+        assert "my lessons.md:3: " in bench.run(w, *shlex.split(command), expect=1).stdout
+    assert "`" not in bench.run(w, "import", "my lessons.md", "--dry-run", "--verbose", expect=1).stderr
+    (root / "empty").mkdir()
+    assert "`" not in bench.run(w, "import", "empty", expect=1).stderr
+    (root / "issues.jsonl").write_text(json.dumps({"issue_type": "bug", "title": "The build is red"}) + "\n")
+    shown = bench.run(w, "import", "issues.jsonl", "--verbose", expect=1).stdout
+    assert "issues.jsonl:1: an issue of a tracker, and no lesson: The build is red" in shown
+
+
+@pytest.mark.parametrize("right", ["right", "correct", "correction"])
+@pytest.mark.parametrize(
+    ("field", "name", "author"),
+    [
+        *((field, "ada", "ada") for field in ("agent", "agent_id", "agentId", "author", "by")),
+        *(("author", "Ada", "ada"), ("author", "Ada L. <a@b.c>", "velma"), ("by", "", "velma")),
+    ],
+)
+def test_a_record_of_wrong_and_right_is_read_and_its_author_is_whom_it_names(bench, w, right, field, name, author):
+    record = {"wrong": "push with force", right: "Pull and rebase before each push", field: name}
+    (bench.folder / w / "memory.jsonl").write_text(json.dumps(record) + "\n")
+    bench.run(w, "import", "memory.jsonl")
+    (lesson,) = bench.patterns(w)["patterns"]
+    assert (lesson["text"], lesson["agents"]) == ("Pull and rebase before each push", [author])

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import sqlite3
 
 import pytest
@@ -82,6 +83,7 @@ def test_while_paused_nothing_leaves_and_everything_is_logged(stage):
     assert stage.seen("velma") == {LESSON: 1}
     assert LESSON in stage.run("velma", "start").stdout
     assert "paused" in stage.run("velma", "status").stdout
+    assert re.search(r"^paused +nothing is shared until `fleet resume`$", stage.run("velma").stdout, re.MULTILINE)
     until = json.loads(stage.run("velma", "status", "--json").stdout)["paused"]
     for command in ("pause", "sync", "compact"):
         assert json.loads(stage.run("velma", command, "--json").stdout) == {"paused": until}

@@ -3,6 +3,8 @@
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fleet.learn import notes
 from fleet.learn.notes import Note, SkippedPiece, read_notes
@@ -155,3 +157,101 @@ def test_a_heading_that_is_the_wrong_or_the_right_way_is_that_field_of_its_lesso
 @pytest.mark.parametrize("text", ["永远在提交前运行 `make check`", "グローバル変数を避ける"])
 def test_an_order_in_chinese_or_japanese_is_a_lesson(text):
     assert [each.text for each in read_notes(f"- {text}\n", "lessons.md") if isinstance(each, Note)] == [text]
+
+
+WRONG, RIGHT = "❌ Copy the whole repo", "✅ Copy only package.json before npm install"
+PAIR = ("Copy only package.json before npm install", "Copy the whole repo")
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        f"- {WRONG}\n  {RIGHT}\n",
+        f"- {WRONG}  \n  {RIGHT}  \n",
+        f"- {WRONG}\n\n  {RIGHT}\n",
+        f"- {WRONG}\n  - {RIGHT}\n",
+        f"- {WRONG}\n  - it takes minutes\n    - {RIGHT}\n",
+        f"1. {RIGHT}\n   {WRONG}\n",
+        f"- Docker:\n  - {WRONG}\n  - {RIGHT}\n",
+        f"- 2026-01-02: {WRONG}\n  {RIGHT}\n",
+        f"2026-01-02: {WRONG}\n{RIGHT}\n",
+        f"- The image is big\n  {WRONG}\n  {RIGHT}\n",
+    ],
+)
+@pytest.mark.parametrize("name", ["lessons.md", "CLAUDE.md"])
+def test_of_a_wrong_way_and_the_right_one_below_it_the_right_one_is_the_lesson(item, name):
+    found = list(read_notes(f"# Shop\n\n{item}", name))
+    (pair,) = [each for each in found if isinstance(each, Note) and "Copy" in each.text]
+    assert (pair.text, pair.wrong, pair.when) == (*PAIR, "2026-01-02" if "2026" in item else "")
+
+
+def test_several_pairs_in_one_item_are_a_lesson_each():
+    more, less = "❌ Run as root in the image", "✅ Switch to a user without rights"
+    below = f"- {WRONG}\n  {RIGHT}\n  {more}\n  {less}\n"
+    beside = f"- {WRONG} → {RIGHT}. {more} → {less}\n"
+    turned = f"- {RIGHT}\n  {WRONG}\n- {less}\n  {more}\n"
+    for item in (below, beside, turned):
+        lessons = [(each.text, each.wrong) for each in read_notes(f"# L\n\n{item}", "lessons.md")]
+        assert lessons == [PAIR, ("Switch to a user without rights", "Run as root in the image")], item
+
+
+@pytest.mark.parametrize("between", ["\n  ✅ Good: ", "\n  - ✅ Good: ", " → ✅ Good: ", "\n  ✅ ", "\n- ✅ "])
+def test_a_wrong_and_a_right_way_may_have_labels_too(between):
+    (note,) = read_notes(f"# L\n\n## Docker\n- ❌ Bad: Copy the whole repo{between}Pin all versions\n", "lessons.md")
+    assert (note.text, note.wrong) == ("Docker: Pin all versions", "Copy the whole repo")
+
+
+def test_a_field_below_a_field_is_of_the_same_entry():
+    page = "# L\n\n## Docker\n- Mistake: copied the repo\n  - Fix: Copy only package.json\n"
+    (note,) = read_notes(page, "lessons.md")
+    assert (note.text, note.wrong) == ("Docker: Copy only package.json", "copied the repo")
+
+
+def test_a_wrong_way_without_a_right_one_keeps_its_mark():
+    (note,) = read_notes(f"# L\n\n- 2026-01-02: {WRONG} into the image\n", "lessons.md")
+    assert (note.text, note.when) == (f"{WRONG} into the image", "2026-01-02")
+
+
+PIECES = (
+    *("❌ {} the whole repo into it", "✅ {} only what the build needs", "❌ {0} by hand → ✅ {0} with the tool"),
+    *("❌ {0} x → ✅ {0} y. ❌ {0} all of it → ✅ {0} a part", 'SUPERSEDES "{0} old" → "Always {0} the new one"'),
+    *("Always {} the image first", "{} is slow", "since {} is", "The image {} is big"),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from(["- ", "  ", "  - ", "    - ", ""])), max_size=8))
+def test_every_line_of_a_list_with_marks_is_in_a_lesson_or_named(rows):
+    words = [f"zap{number}" for number in range(len(rows))]
+    lines = [f"{before}{text.format(word)}" for (text, before), word in zip(rows, words, strict=True)]
+    found = list(read_notes("# Lessons\n\n- Always begin with this one\n" + "\n".join(lines) + "\n", "lessons.md"))
+    taken = " ".join(f"{each.text} {each.correct} {each.wrong}" for each in found if isinstance(each, Note))
+    left = {each.line for each in found if isinstance(each, SkippedPiece)}
+    for number, word in enumerate(words, 4):
+        assert word in taken or number in left, (lines[number - 4], found)
+
+
+@pytest.mark.parametrize(
+    "title", ["Errors", "Mistakes", "Common mistakes", "Wrong approach", "错误", "Fehler", "Never", "What went wrong"]
+)
+def test_a_heading_that_names_mistakes_does_not_stand_before_the_right_way(title):
+    fix = "Run the package manager to change the lock file"
+    (note,) = read_notes(f"# L\n\n## {title}\nMistake: edited the lock file by hand\nFix: {fix}\n", "lessons.md")
+    assert (note.text, note.wrong) == (fix, "edited the lock file by hand")
+    rules = "".join(f"- **Rule:** {text}\n" for text in ("Always run the tests first", "Never edit the lock file"))
+    found = [each.text for each in read_notes(f"# L\n\n## {title}\n{rules}", "lessons.md")]
+    assert found == ["Always run the tests first", "Never edit the lock file"]
+
+
+@pytest.mark.parametrize("title", ["Import errors", "Missing parameters in tools", "Wrong port"])
+def test_a_heading_that_names_a_topic_stands_before_the_right_way(title):
+    (note,) = read_notes(f"# L\n\n## {title}\nFix: Ask the owner about it\n", "lessons.md")
+    assert note.text == f"{title}: Ask the owner about it"
+
+
+@pytest.mark.parametrize("head", ["No.", "#", "Nr", "Attempts"])
+@pytest.mark.parametrize("cell", ["1", "#2", "3.", "(4)", "5-6", "60 %", "ERR-7"])
+def test_a_cell_of_digits_is_no_topic(head, cell):
+    table = f"| {head} | Bug | Part | Solution |\n|---|---|---|---|\n| {cell} | slow | Tests | Use a fake clock |\n"
+    (note,) = read_notes(f"# L\n\n{table}", "lessons.md")
+    assert note.text == "Tests: Use a fake clock"
