@@ -47,6 +47,7 @@ _FREE_BYTES_MIN = 4 * 1024 * 1024
 _SHOWN_MAX = 5
 _GIT_S = 20.0
 _CLIENT_S = 10.0
+_COUNT_S = 1.0
 
 
 # --- status ---------------------------------------------------------------------------------------------------------
@@ -55,7 +56,7 @@ _CLIENT_S = 10.0
 def status(workspace: Workspace, agent: str) -> dict[str, Any]:
     """Return everything that ``fleet status --json`` shows. The logs are counted first, where they can be."""
     with suppress(FleetError):
-        reconcile_all(workspace)
+        reconcile_all(workspace, _COUNT_S)
     out, compared = Outbox(workspace).waiting(), reflecting.current_clusters(workspace)
     quarantined = [
         {"at": kept.at, "path": kept.path, "line": kept.number, "reason": kept.reason, "bytes": len(kept.raw)}

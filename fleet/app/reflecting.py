@@ -44,7 +44,7 @@ def to_review(clusters: Clusters) -> list[str]:
     """Return the numbers of pairs for ``fleet review``, a line for each kind."""
     lines = []
     if number := len(clusters.opposed):
-        lines.append(f"{counted(number, 'pair')} of lessons contradict each other: fleet review")
+        lines.append(f"{counted(number, 'pair')} of lessons that contradict each other: fleet review")
     if number := len(clusters.likely):
         lines.append(f"{counted(number, 'pair')} of lessons may be one lesson: fleet review")
     return lines

@@ -516,4 +516,5 @@ def _decide(workspace: Workspace, agent: str, one: str, other: str, choice: str)
         Weighing(workspace).keep_apart([(one, other)])
         draft.summary = f"{one} and {other} are two lessons"
         draft.fields = [Field(" ".join(sorted((one, other))), "apart", None, "apart")]
+        starting.forget(workspace)
     return f"two lessons; `fleet undo {draft.run}` undoes it"

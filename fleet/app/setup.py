@@ -140,7 +140,7 @@ def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
             raise UsageError(f"{path} cannot be changed by a command ({why}): edit it. Nothing was changed") from why
         workspace.files.replace(path, after.encode())
         draft.summary = f"set {', '.join(values)}"
-    if values.get("promotion.others") == "auto":
+    if "promotion.others" in values:
         with closing(Workspace(workspace.root)) as changed:
             Witnesses(changed).agree()
     if remote := texts.get("share.remote"):

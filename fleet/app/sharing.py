@@ -127,7 +127,9 @@ def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool =
     _ensure_replica(workspace, agent)
     remote = Membership(workspace).remote(yes=yes)
     with workspace.lock("sync"):
-        return sync_with(workspace, remote, compact=compact)
+        synced = sync_with(workspace, remote, compact=compact)
+    _warn_of_news(workspace)
+    return synced
 
 
 def sync_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
@@ -236,7 +238,6 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
     def count_logs() -> None:
         promoted.extend(_count_and_promote(workspace))
         _purge_received_secrets(workspace)
-        _warn_of_discovered_secrets(workspace)
 
     def inspect(fetched: list[Line], before: Callable[[str], Line | None] | None) -> None:
         for agent in workspace.agents_here():  # what a copy of this folder counted of the same log is not foreign
@@ -283,9 +284,6 @@ def _take_logs(workspace: Workspace) -> None:
             number = counted(imported.patterns_new, "lesson")
             report = f"took {number} from {path}, written there in another form; nothing there was changed"
             workspace.reports.append(report)
-        if edited := CountedLog(workspace, agent).newly_edited():
-            entries = f"{counted(edited, 'entry', 'entries')} of {path}"
-            workspace.warn(f"{entries} edited since counted, which words no lesson anew; `fleet status` names the way")
         left = imported.left_out
         for entry in left[:_LEFT_SHOWN]:
             workspace.warn(f"not taken: {path}:{entry.line}: {entry.reason}: {entry.text[:_LEFT_CHARS]}")
@@ -316,6 +314,19 @@ def _purge_received_secrets(workspace: Workspace) -> None:
             "rest of the lesson stays. Whoever could read the clan's remote may have it: rotate it. "
             f"`fleet purge {pattern}` takes what is left of it off this machine"
         )
+
+
+def _warn_of_news(workspace: Workspace) -> None:
+    """Warn a person, who gave a command, of what is told once: a hook's warnings go to a log that nobody reads."""
+    for text in workspace.trust.purge_sentences():
+        workspace.warn(text)
+    workspace.trust.purged(forget=True)
+    for log in (CountedLog(workspace, each) for each in workspace.agents_here()):
+        if edited := log.newly_edited():
+            path = log.log_file().relative_to(workspace.root).as_posix()
+            entries = f"{counted(edited, 'entry', 'entries')} of {path}"
+            workspace.warn(f"{entries} edited since counted, which words no lesson anew; `fleet status` names the way")
+    _warn_of_discovered_secrets(workspace)
 
 
 def _warn_of_discovered_secrets(workspace: Workspace) -> None:
@@ -370,7 +381,7 @@ def _result(workspace: Workspace, remote: Remote | None, counts: ExchangeCounts,
         promoted=tuple(promoted),
         put_back=tuple(counts.put_back),
         left_out=len({each.id for each in workspace.trust.asked()}),
-        purged=workspace.purged,
+        purged=sum(workspace.trust.purged().values()),
         review=tuple(reflecting.to_review(reflecting.current_clusters(workspace))),
     )
 
@@ -390,8 +401,8 @@ def _reported_before(workspace: Workspace, refused: set[tuple[str, bytes]], *, i
     before = workspace.state.get(_REPORTED)
     if reported != before and not workspace.is_read_only:
         workspace.state.put(**{_REPORTED: reported})
-    known = set(before.split("\n"))
-    return len(known.intersection(entries.values())), len(known.intersection(held))
+    known = {line.rpartition(" ")[2] for line in before.split("\n")}  # an earlier version wrote the path before
+    return sum(each in known for each in entries.values()), len(known.intersection(held))
 
 
 # --- pages and editions here ----------------------------------------------------------------------------------------

@@ -65,8 +65,10 @@ _GIT_S = 0.5
 _PEOPLE_CHARS = 600
 _CHECK_S = 7 * 86_400
 """Time after its date for which a check is shown."""
+_COUNT_S = 0.3
+"""Time that a start waits for a log in which something was written by hand: the next command counts it, too."""
 _TIDY_S = 2.0
-"""Time that a session's start waits for a lock, of a log or the memory: a retired lesson is not shown in any case."""
+"""Time that a session's start waits for the lock of the memory: a retired lesson is not shown in any case."""
 
 _Triggered = tuple[Pattern, str]
 """Lesson and its trigger, given or derived from its words."""
@@ -111,8 +113,8 @@ class SessionStart:
         """
         workspace = self._workspace
         if may_tidy and not workspace.is_read_only:
-            with suppress(FleetError):  # what somebody wrote into a log by hand: the next command counts it, too
-                counting.reconcile_all(workspace, _TIDY_S)
+            with suppress(FleetError):
+                counting.reconcile_all(workspace, _COUNT_S)
             reflecting.take_out_retired(workspace, self._agent, _TIDY_S)
         # Before anything is read: a write meanwhile makes the text outdated.
         files, generation = self._ready.sums(), str(workspace.patterns.generation)
@@ -262,7 +264,7 @@ class SessionStart:
         lines += [each.in_one_line() for each in self._memory.waiting()]
         pending = Inboxes(workspace, [agent]).count(with_mirrored=False)  # each of those has its own line here
         lines += [pending.summary()] if pending.number else []
-        lines += workspace.trust.sentences()
+        lines += workspace.trust.sentences() + workspace.trust.purge_sentences()
         lines += reflecting.to_review(Weighing(workspace).last_clusters())
         for proposal in Journal(workspace, agent).proposals():
             lines.append(f"{proposal.code} ({proposal.name}) worked and is no lesson yet: {proposal.command}")
@@ -321,24 +323,20 @@ def _fair_share(workspace: Workspace, lessons: Sequence[Pattern]) -> list[Patter
 
 
 def _newest_fairly(workspace: Workspace) -> tuple[list[Discovery], dict[str, str]]:
-    """Return the newest discoveries, at most a third of them of each author elsewhere, and these authors by id.
+    """Return the newest discoveries, first at most a third of them of each author elsewhere, and these authors by id.
 
     The author of a discovery is a claim: replicas that nobody is known to have pushed lessons as are one author.
     """
     groups, mine = evidence.Witnesses(workspace).last_groups(), workspace.mine()
     count = workspace.config.recall.discoveries
-    for number in (count, count * _LOOKED_AT):
-        newest = workspace.discoveries.newest(number)[::-1]
-        by = {entry.id: groups.get(entry.by, "") for entry in newest if entry.by not in mine}
-        taken, share = Counter[str](), list[Discovery]()
-        for entry in newest:
-            if entry.id in by:
-                taken[by[entry.id]] += 1
-            if entry.id not in by or taken[by[entry.id]] <= max(count // 3, 1):
-                share.append(entry)
-        if len(share) >= count or len(newest) < number:
-            break
-    return share[:count], by
+    newest = workspace.discoveries.newest(count * _LOOKED_AT)[::-1]
+    by = {entry.id: groups.get(entry.by, "") for entry in newest if entry.by not in mine}
+    taken, share, rest = Counter[str](), list[Discovery](), list[Discovery]()
+    for entry in newest:
+        taken.update([by[entry.id]] if entry.id in by else [])
+        is_fair = entry.id not in by or taken[by[entry.id]] <= max(count // 3, 1)
+        (share if is_fair else rest).append(entry)
+    return (share + rest)[:count], by
 
 
 def is_unasked(workspace: Workspace) -> bool:
@@ -355,9 +353,11 @@ def make_ready(workspace: Workspace) -> list[str]:
 
 
 def forget(workspace: Workspace) -> None:
-    """Delete the cached texts of the agents here; the next session's start renders them again."""
+    """Delete the cached texts and triggers of the agents here; the next session's start or step renders them again."""
     for agent in workspace.agents_here():
-        _put(workspace, Ready(os.fspath(workspace.root), agent).start_file, b"")
+        ready = Ready(os.fspath(workspace.root), agent)
+        for file in (ready.start_file, ready.triggers_file):
+            _put(workspace, file, b"")
 
 
 def _put(workspace: Workspace, name: str, data: bytes) -> None:

@@ -456,7 +456,7 @@ def _fact(name: str, page: str) -> Iterator[Proposal]:
     _, _, front = page.partition("---\n")
     head, _, body = front.partition("\n---")
     fields = {key.strip(): value.strip(" \"'") for key, _, value in (row.partition(":") for row in head.splitlines())}
-    paragraphs = [" ".join(each.split()) for each in re.split(r"\n\s*\n", body)]
+    paragraphs = [" ".join(each.split()) for each in re.split(r"\n\s*\n|\n(?=\*\*(?:Why|How))", body)]
     why = next((match[1] for each in paragraphs if (match := re.match(r"\*\*Why:?\*\*:? *(.+)", each))), "")
     first = next((each for each in paragraphs if each and not each.startswith(("#", "**Why", "**How"))), "")
     # The host is to put the rule first in the body; the description often is one, too, or else some words about it.

@@ -195,7 +195,7 @@ def _show_logged(logged: LogResult, more: Mapping[str, Any], own: str = "") -> N
     rows += [f"  {logged.advice}"] if logged.advice else []
     rows += [_near_row(logged.id, each.id, one_line(each.text), each.differs) for each in logged.near]
     output.show(document | {name: value for name, value in optional.items() if value}, rows)
-    if own not in ("", logged.text):
+    if own and names.normalise(own) != names.normalise(logged.text):
         output.hint(f"--pattern stays in the log alone: `fleet edit {logged.id} --set text=...` words the lesson anew")
     output.note_secrets(logged.secrets)
 

@@ -189,6 +189,7 @@ def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None
         if pressed == "u" and decisions:
             index, last = decisions.pop()
             output.echo(f"  {inbox.undo(workspace, last)}")
+            entries[index] = entries[index]._replace(shown="")  # it waits anew, and has not been shown so
         elif pressed == "d":
             diff_lines = 10_000
         elif pressed in keys:

@@ -5,7 +5,6 @@ import os
 import secrets
 import signal
 import ssl
-import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
@@ -82,14 +81,9 @@ def _join(
 def _ask_about(proposed: config.Live, *, yes: bool) -> None:
     """Name a room that ``fleet.toml`` names, before anything goes there; a person agrees to one on another machine."""
     address = access.address(proposed)
-    token = f", with the token in {proposed.token_env}" if consent.variable(proposed.token_env) else ""
-    note(f"fleet.toml names the live room {proposed.room} at {address}{token}")
-    if yes or consent.is_loopback(urlsplit(address).hostname or ""):
-        return
-    if not sys.stdin.isatty():
-        raise UsageError("nothing was sent: `fleet live join --yes` agrees to it, `fleet live join URL` names another")
-    if not typer.confirm("Send lessons there as they are logged, and take in those that come?", default=False):
-        raise NoError("nothing was sent, and nothing was changed")
+    note(f"fleet.toml names the live room {proposed.room} at {address}, with the token in {proposed.token_env}")
+    is_here = consent.is_loopback(urlsplit(address).hostname or "")
+    output.confirm("Send lessons there as they are logged, and take in those that come?", yes=yes or is_here)
 
 
 @live_app.command("leave")

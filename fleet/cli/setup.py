@@ -177,7 +177,7 @@ def _offer_remote(workspace: Workspace, *, asks: bool) -> None:
     try:
         membership.remote()
     except ConsentNeededError as needed:
-        if typer.confirm(f"Share lessons through {needed.shown} ({needed.origin})?", default=True):
+        if typer.confirm(f"Share lessons through {needed.shown} ({needed.origin})?", default=False):
             membership.remote(yes=True)
     except UsageError:
         pass  # why it cannot be used is told when it is fetched from

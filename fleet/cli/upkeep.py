@@ -315,7 +315,10 @@ def _decisions(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     in_inbox = status["inbox"]["kinds"]  # and counted there
     opposed = review["contradictions"] - in_inbox.get("contradiction", 0)
     pairs = review["pairs"] - in_inbox.get("merge", 0)
-    yield "review", [f"{counted(opposed, 'pair')} of lessons that contradict each other" if opposed > 0 else ""]
+    yield (
+        "review",
+        [f"{counted(opposed, 'pair')} of lessons that contradict each other: fleet review" if opposed > 0 else ""],
+    )
     yield "review", [f"{counted(pairs, 'pair')} may be one lesson: fleet review" if pairs > 0 else ""]
     if status["inbox"]["number"]:
         yield "inbox", [output.pending_decisions(status["inbox"])]

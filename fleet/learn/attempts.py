@@ -59,7 +59,7 @@ _NUMBERS = frozenset("12345678")
 _LABELS = {"failed": "failed", "switching to": "switch", "rationale": "why"}
 _SHOWN_LABELS = {"failed": "Failed on:", "switch": "Switching to:", "why": "Rationale:"}
 _WORDS_CHARS_MAX = 1_000
-_OF_MUTATION = ("id", "session", "code", "name", "failed", "switch", "why", "error")
+_OF_MUTATION = ("id", "session", "code", "name", "failed", "switch", "why", "error", "superseded")
 
 
 class _Try:
@@ -156,7 +156,7 @@ class _State:
         for each in [each for each in self.declared.values() if not session or each["session"] in _sessions(session)]:
             left = [family for family in each["families"] if family not in families]
             if not left and (each["families"] or not families):
-                del self.declared[each["id"]]
+                each["superseded"] = event["id"]
             each["families"] = left
         self.declared[event["id"]] = {"error": next((each.output for each in reversed(self.of(session))), ""), **event}
         self.open(session)

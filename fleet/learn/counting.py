@@ -171,10 +171,11 @@ class CountedLog:
         return by_kind[True] - by_kind[False]
 
 
-def reconcile(writer: Writer) -> int:
+def reconcile(writer: Writer, wait_s: float = limits.LOCK_WAIT_S) -> int:
     """Count what an agent's log has and its columns lack; return how many lines were written to the shard.
 
     Entries written by hand get their record at the end of the file. The caller holds the write lock.
+    ``wait_s``: how long the lock of the log is waited for.
 
     Raises:
         BusyError: another process refreshes the database: a total that is issued now could be an old one.
@@ -188,7 +189,7 @@ def reconcile(writer: Writer) -> int:
                 "another process brings this clan's records up to date; the log is counted with the next command"
             )
         backlog = _Backlog(writer)
-        while not backlog.append_records():
+        while not backlog.append_records(wait_s):
             pass
         missing = backlog.lines()
         # Not durable: what a power failure takes from the shard is written anew from the log.
@@ -218,7 +219,7 @@ def reconcile_all(workspace: Workspace, wait_s: float = limits.LOCK_WAIT_S) -> i
         page = workspace.files.read(CountedLog(workspace, agent).log_file())
         if page and not _read_note(workspace, agent).covers(page):
             with workspace.writing(agent, wait_s) as writer:
-                written += reconcile(writer)
+                written += reconcile(writer, wait_s)
     return written
 
 
@@ -336,7 +337,7 @@ class _Backlog:
         self._entries: dict[str, Entry] = {}
         self._keys: dict[str, str] = {}
 
-    def append_records(self) -> bool:
+    def append_records(self, wait_s: float) -> bool:
         """Append a record to the log for each usable entry without one; False where the log changed meanwhile."""
         fresh = [
             (item, self._counted_under(item.entry, lesson))
@@ -345,7 +346,7 @@ class _Backlog:
         ]
         if not fresh:
             return True
-        with self._workspace.log_lock(self._writer.agent):
+        with self._workspace.log_lock(self._writer.agent, wait_s):
             is_same = self._workspace.files.read(self._path) == self._page
             if is_same:
                 records = [self._record(item, pattern) for item, pattern in fresh]

@@ -292,7 +292,8 @@ class Journal:
     def worked(self, session: str, proof: str) -> dict[str, Any]:
         """Record that the newest declared mutation worked, and return it; raise ``NoError`` where none waits."""
         declared = self._log.state().declared.values()
-        waiting = [each for each in declared if not session or each["session"] in ("", session)]
+        of_session = (each for each in declared if not session or each["session"] in ("", session))
+        waiting = [each for each in of_session if not each.get("superseded")]
         if not waiting:
             raise NoError("no declared mutation waits for its success; nothing was written")
         self.record_success(waiting[-1], "".join(_entered(set(), "ok", [proof])))

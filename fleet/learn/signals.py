@@ -305,7 +305,8 @@ class Signals:
                 shown = {each.id: each.shown() for each in chosen}
                 names.only(shown, prefix, f"{none}. `fleet learn --waiting --all` lists them")
             now = self._workspace.wall()[:_MOMENT_CHARS]
-            new = [each for each in chosen if f"<!-- fleet dismissed {each.id} ".encode() not in self._read()]
+            page = self._read()
+            new = [each for each in chosen if f"<!-- fleet dismissed {each.id} ".encode() not in page]
             marks = "".join(f"<!-- fleet dismissed {each.id} at={now} -->\n" for each in new)
             if marks:
                 self._workspace.files.append(self._path, f"\n{marks}".encode())

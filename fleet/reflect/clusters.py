@@ -447,12 +447,13 @@ class Weighing:
     def contradicted(self) -> dict[str, tuple[str, ...]]:
         """Return the lessons that others contradict, in any wording, as last compared: from their ids to the others'.
 
-        Only those of pairs that both stand are among them: somebody may have decided since.
+        Only those of pairs that both stand, and are not kept apart, are among them: somebody may have decided since.
         """
-        clusters, against = self.last_clusters(), dict[str, tuple[str, ...]]()
+        clusters, against, decided = self.last_clusters(), dict[str, tuple[str, ...]](), self.decided()
         lessons = self._workspace.patterns.lessons_of({each for pair in clusters.opposed for each in pair.ids})
         standing = {each for each, one in lessons.items() if one.is_listed and one.state != "retired"}
-        for pair in (each for each in clusters.opposed if standing.issuperset(each.ids)):
+        open_pairs = [each for each in clusters.opposed if tuple(sorted(each.ids)) not in decided]
+        for pair in (each for each in open_pairs if standing.issuperset(each.ids)):
             for one, other in (pair.ids, pair.ids[::-1]):
                 against |= {each: (*against.get(each, ()), other) for each in clusters.of(one)}
         return against
@@ -486,7 +487,7 @@ def _merged_words(patterns: Patterns, words: Mapping[str, str]) -> Iterator[tupl
     records = patterns.some([member for group in sets.values() for member in group])
     by_id = {each.id: each for each in records}
     for id_, group in sets.items():
-        members = [by_id[each] for each in group if each in by_id]
+        members = [by_id[each] for each in group if each in by_id and by_id[each].is_listed]
         for each in members:
             line = patterns.line(each.id) if sum(each.text == other.text for other in members) > 1 else None
             logged = (str(first.get("text", "")) for first in (line.wordings() if line is not None else ()))

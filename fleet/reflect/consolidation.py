@@ -322,7 +322,8 @@ def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[
     for line in (text or _INDEX_HEAD).splitlines(keepends=True):
         title, path = _pointed_to(line)
         # A pointer of fleet's own has an anchor; one without is a person's, and stays.
-        if path.startswith("topics/") and path not in topic_at and "#" in line and not _has_own_words(line):
+        has_anchor = "#" in line.partition("](")[2].partition(")")[0]
+        if path.startswith("topics/") and path not in topic_at and has_anchor and not _has_own_words(line):
             dropped.append(title)
             continue
         pointed.add(path)

@@ -211,12 +211,19 @@ class Witnesses:
         workspace = self._workspace
         if workspace.config.promotion.others != "auto":
             return False
-        is_agreed = workspace.state.agrees(consent.OTHERS, self._consented())
-        return is_agreed or not git.output(workspace.root, "ls-files", "--", workspace.config_file.name)
+        if workspace.state.agrees(consent.OTHERS, self._consented()):
+            return True
+        root = workspace.root.resolve()
+        if not any((folder / ".git").exists() for folder in (root, *root.parents)):
+            return True
+        # Not that it is tracked, but that it is not, is asked: a git that refuses or is not there says neither.
+        return bool(git.output(root, "ls-files", "--others", "--", workspace.config_file.name))
 
     def agree(self) -> None:
-        """Record a person's yes to what ``fleet.toml`` says of others' evidence."""
-        self._workspace.state.agree(consent.OTHERS, self._consented(), self._workspace.wall(), alone=True)
+        """Record a yes here to what ``fleet.toml`` says of others' evidence; withdraw it where it says "suggest"."""
+        self._workspace.state.disagree(consent.OTHERS)
+        if self._workspace.config.promotion.others == "auto":
+            self._workspace.state.agree(consent.OTHERS, self._consented(), self._workspace.wall())
 
     def _consented(self) -> str:
         settings = self._workspace.config.promotion

@@ -226,7 +226,7 @@ class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         """Return in a sentence which limits of the environment are no amounts; "" for none."""
         limits = {name: environment.get(name, "") for name in ("REFLECTION_MAX_BUDGET_USD", "REFLECTION_DAILY_CAP_USD")}
         unread = [f"{name}={text[:40]!r}" for name, text in limits.items() if text.strip() and _amount(text, -1.0) < 0]
-        why = "no amount of dollars, such as 0.50, so that no model is asked"
+        why = "no amount below 1,000,000 dollars, such as 0.50, so that no model is asked"
         return f"{' and '.join(unread)}: {why}" if unread else ""
 
     @property

@@ -67,9 +67,10 @@ class Endpoint:
             parts, host, has_port = urlsplit(""), "", False
         is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
         if not (is_safe and host and has_port and url.isprintable() and " " not in url) or "@" in parts.netloc:
-            scheme, mark, rest = url.partition("://") if "://" in url else ("", "", url)
-            place, query, _ = rest.rpartition("@")[2].partition("?")
-            shown = f"{scheme}{mark}{'***@' * ('@' in rest)}{place}"[:200] + query + "***" * bool(query)
+            scheme = f"{parts.scheme}://" if url.lower().startswith(f"{parts.scheme}://") else ""
+            rest = url[len(scheme) :].rpartition("@")[2]
+            place = re.split(r"[?#]", rest, maxsplit=1)[0]
+            shown = f"{scheme}{'***@' * ('@' in url)}{place}"[:200] + "?***" * (place != rest)
             raise UsageError(
                 f"{shown!r} is no address that lessons may go to: https://HOST, or http:// on this machine, and no "
                 "user or password in it (a key stands in a variable FLEET_*). Nothing was sent"

@@ -3,6 +3,7 @@
 It enters folds alone (``model.pattern.Policy``): joins and pushes do not depend on it.
 """
 
+import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 _BLOCKED, _EARLIER, _BROUGHT = "blocked", "earlier", "brought"
+_PURGED = "purged"
 _LEFT = "-left"  # behind a kind: a person left it out for good, and is not asked again
 _HELD = (BULK, f"{BULK}{_LEFT}", OWN, f"{OWN}{_LEFT}")
 
@@ -112,13 +114,30 @@ class Trust:
             ids_by_group.setdefault((part.kind, part.group), set()).add(part.id)
         return [_sentence(kind, group, len(ids)) for (kind, group), ids in sorted(ids_by_group.items())]
 
-    @staticmethod
-    def purge_sentences(purged: Mapping[str, int]) -> list[str]:
-        """Return a sentence for each group that purged words of so many lessons of others at once."""
+    def note_purged(self, purged: Mapping[str, int]) -> None:
+        """Note the groups that purged words of so many lessons of others at once, until a person is told."""
+        if purged:
+            known = self.purged()
+            self._state.put(
+                **{_PURGED: json.dumps(known | {each: known.get(each, 0) + purged[each] for each in purged})}
+            )
+
+    def purged(self, *, forget: bool = False) -> dict[str, int]:
+        """Return what was noted so; ``forget``: a person is being told."""
+        noted = self._state.get(_PURGED)
+        if noted and forget:
+            self._state.put(**{_PURGED: ""})
+        with suppress(ValueError):
+            return dict(json.loads(noted or "{}"))
+        return {}
+
+    def purge_sentences(self) -> list[str]:
+        """Return a sentence for each group that purged words of many lessons of others at once."""
         return [
-            f"{_who(group)} purged words of {number:,} lessons of others: no fleet brings them back. A commit of the "
-            "clan's branch before that has them, as has a backup; `fleet block` leaves out what else they wrote"
-            for group, number in purged.items()
+            f"{_who(group)} purged words of {number:,} lessons of others, secrets perhaps: no fleet brings them back. "
+            "If it was wrong, a commit of the clan's branch before that has them, as has a backup, and `fleet block` "
+            "leaves out what else they wrote"
+            for group, number in self.purged().items()
         ]
 
     def withhold(self, parts: Iterable[Held], at: Stamp) -> None:

@@ -71,7 +71,6 @@ class Workspace:
         place: folder of the agents' homes, relative to the root.
         warnings: messages for a person, collected during a command.
         reports: messages for a person on what was done beside the command.
-        purged: number of lessons that one other writer purged of words at once, as this command took that in.
         has_changed: True once a command changed something that a retry would change again.
         runs: ids of the runs that were made through this object, oldest first; one that a crash left is nobody's.
         db: the database of the clan's lines.
@@ -91,7 +90,6 @@ class Workspace:
         self.files.is_private = self.config.keep.private
         self.warnings: list[str] = list(self.config.problems)
         self.reports: list[str] = []
-        self.purged = 0
         self.has_changed = False
         self.runs: list[str] = []
         if register := homes.Homes(root).noted(self.place):
@@ -366,9 +364,9 @@ class Workspace:
         if parts:
             self.trust.withhold(parts, self.wall())
         self.trust.note_brought(brought, self.wall())
-        for text in self.trust.sentences(parts) + self.trust.purge_sentences(purged):
+        self.trust.note_purged(purged)
+        for text in self.trust.sentences(parts):
             self.warn(text)
-        self.purged += sum(purged.values())
         return self.policy()
 
     @contextmanager

@@ -266,7 +266,8 @@ def _is_dated_sentence(match: _Match, text: str) -> bool:
             return True
         if match.phrase.only == "happened":
             return any(_is_past(each[: end + 1], "happened") for each in (before, after) for end in range(len(each)))
-        return bool(sentence & (words["coming"] | words["comes"])) and not sentence & words["rule"]
+        is_coming = sentence & (words["coming"] | words["comes"]) or before[-1:] == ["is"]
+        return bool(is_coming) and not sentence & words["rule"]
     if match.phrase.only == "planned":
         is_order = not words["come"].isdisjoint(before[:1])
         is_one = match.unit not in _CLOCK_UNITS and words["some"].isdisjoint(before[:1])

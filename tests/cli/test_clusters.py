@@ -83,7 +83,7 @@ def test_what_is_said_to_be_two_lessons_is_never_joined_or_asked_again_until_tha
     status = stage.run("velma", "status").stdout
     assert "(1 merge): fleet inbox" in status
     assert "may be one lesson" not in status, "the inbox counts it"
-    assert "(1 merge): fleet inbox" in stage.run("velma", "start").stdout
+    assert "1 pair of lessons may be one lesson: fleet review" in stage.run("velma", "start").stdout
     stage.run("velma", "review", "--answer", f"{pair['pair']}=different")
     assert json.loads(stage.run("velma", "review", "--json").stdout)["pairs"] == []
     assert "fleet review" not in stage.run("velma", "sync").stdout
@@ -131,6 +131,22 @@ def test_a_merge_takes_no_wording_from_the_lesson_that_it_joins_with_another(sta
     assert (lesson["seen"], len(lesson["wordings"])) == (3, 2)
     stage.run("velma", "unmerge", ids[2])
     assert sorted(each["seen"] for each in stage.patterns("velma")["patterns"]) == [1, 2]
+
+
+def test_purged_members_of_merged_sets_make_nothing_one(stage):
+    for agent in ("velma", "slash"):
+        stage.join(agent)
+    texts = (AWK, "Pin the base image by its digest", NEVER, "Sort the imports alphabetically")
+    ids = [json.loads(log(stage, "velma", text, "s", "--json"))["id"] for text in texts]
+    stage.run("velma", "sync")
+    stage.run("slash", "sync")
+    for one, other in (ids[:2], ids[2:]):
+        stage.run("velma", "merge", one, other, "--force")
+        stage.run("slash", "purge", other, "--yes")
+    stage.run("slash", "sync")
+    stage.run("velma", "sync")
+    assert {each["text"] for each in stage.patterns("velma")["patterns"]} == {AWK, NEVER}
+    assert not any(each.get("wordings") for each in stage.patterns("velma")["patterns"])
 
 
 @pytest.mark.parametrize("by", ["review", "merge"])
@@ -182,7 +198,7 @@ def test_of_two_that_contradict_each_other_neither_is_promoted_until_somebody_de
     start = stage.run("velma", "start").stdout
     assert f"- {NEVER}" not in start
     assert f"- {HAND}" not in start
-    assert "(1 contradiction): fleet inbox" in start
+    assert "lessons that contradict each other: fleet review" in start
     assert f"contradicts {other}: `fleet review` decides" in stage.run("velma", "patterns").stdout
     page = (stage.folder / "velma/clan-learnings/patterns.md").read_text()
     assert page.index("Contradictions") < page.index(NEVER) < page.index("or the opposite") or (

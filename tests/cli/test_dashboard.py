@@ -143,7 +143,7 @@ def test_what_waits_for_a_person_is_counted_with_the_command_for_it(w):
     assert "1 decision since" in shown
     assert "1 pair of lessons that contradict each other: fleet review" in shown
     assert look(w)["next"]["command"] == "fleet inbox"
-    assert "1 pair of lessons contradict each other: fleet review" in w.run("w", "status").stdout
+    assert "1 pair of lessons that contradict each other: fleet review" in w.run("w", "status").stdout
     w.run("w", "inbox")  # which mirrors the pair: from here on it is one of its decisions
     for shown in (w.run("w").stdout, w.run("w", "status").stdout):
         assert "2 decisions since" in shown

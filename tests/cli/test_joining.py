@@ -121,8 +121,9 @@ def test_in_a_clone_that_names_the_remote_a_terminal_asks_about_it_and_fetches_a
     others = [("Name of the agent", "velma"), ("Keep what fleet writes", "")]
     shown = on_a_terminal(shell, "velma", [*others, (question, "n"), ("Let Claude Code call fleet", "n")])
     assert "nobody has agreed" in shown
-    assert "knows 1 lesson from 1 agent" in on_a_terminal(shell, "velma", [(question, "")])
-    assert "[Y/n]" not in on_a_terminal(shell, "velma", [])
+    assert "nobody has agreed" in on_a_terminal(shell, "velma", [(question, "")])  # Enter is no yes to another's file
+    assert "knows 1 lesson from 1 agent" in on_a_terminal(shell, "velma", [(question, "y")])
+    assert "[y/N]" not in on_a_terminal(shell, "velma", [])
 
 
 def test_a_bare_yes_agrees_to_no_remote_that_a_shared_file_names(shell: Shell):

@@ -77,7 +77,8 @@ def test_what_is_accepted_is_logged_once_with_its_session_and_proposed_no_more(s
     assert (logged["proposal"], logged["seen"]) == (first["id"], 1)
     assert [each["kind"] for each in proposed(stage, velma)["proposals"]] == ["correction"]
     assert len(proposed(stage, velma, "--accept", "all")["logged"]) == 1
-    assert proposed(stage, velma, "--accept", "all") == {"sessions": 1, "proposals": [], "known": 2, "logged": []}
+    nothing = {"sessions": 1, "older": 0, "proposals": [], "known": 2, "logged": []}
+    assert proposed(stage, velma, "--accept", "all") == nothing
     assert sorted(each["text"] for each in stage.patterns(velma)["patterns"])[1] == first["text"]
     entries = (stage.folder / velma / "agents" / velma / "corrections.md").read_text()
     assert "session=s-1" in entries

@@ -7,6 +7,7 @@ plumbing, and looks what a member's memory, guards, start and pages make of it.
 import json
 import subprocess
 import time
+from contextlib import closing
 
 import pytest
 
@@ -15,6 +16,8 @@ from fleet.app import inbox
 from fleet.model.discovery import retraction_id
 from fleet.model.errors import FleetError
 from fleet.model.names import pattern_id
+from fleet.reflect.evidence import Witnesses
+from fleet.store import git
 from fleet.store.trust import Trust
 from fleet.store.workspace import Workspace
 from tests.faults.test_sync import Bench
@@ -183,6 +186,7 @@ def test_words_of_many_lessons_purged_at_once_are_told_and_the_sync_is_a_partial
     push(bench, *(record("", {MALLORY: {"purge": {TANK: {"text": STAMP}}}}, pattern_id(each)) for each in words))
     bench.sync("velma")  # five more
     push(bench, *(record("", {MALLORY: {"purge": {TANK: {"correct": STAMP}}}}, pattern_id(each)) for each in words))
+    bench.run("velma", "poll", expect=3)  # nobody reads what a timer prints
     done = bench.run("velma", "sync", "--json", expect=3)
     assert json.loads(done.stdout)["purged"] == 25
     assert "writers of whom nothing was known purged words of 25 lessons of others" in done.stderr
@@ -196,7 +200,7 @@ def test_thousands_of_unreadable_lines_are_told_once(bench):
     assert "3,000 lines named before, still unreadable and without harm" in done.stderr
 
 
-def test_auto_in_a_tracked_file_needs_a_yes_here_for_these_numbers(bench):
+def test_auto_in_a_tracked_file_needs_a_yes_here_for_these_numbers(bench, monkeypatch):
     root = bench.folder / "velma"
     configure(bench, 'others = "suggest"', 'others = "auto"')
     for words in (["init", "-q"], ["add", "-f", "fleet.toml"]):
@@ -214,6 +218,19 @@ def test_auto_in_a_tracked_file_needs_a_yes_here_for_these_numbers(bench):
     bench.run("velma", "config", "set", "promotion.others", "auto")
     bench.run("velma", "sync")
     assert LESSON in memory(bench)
+    with closing(Workspace(root)) as workspace:
+        assert Witnesses(workspace).are_enough
+    for value in ("suggest", "auto"):  # what was withdrawn is no yes to what a pull brings later
+        bench.run("velma", "config", "set", "promotion.others", value)
+        with closing(Workspace(root)) as workspace:
+            assert Witnesses(workspace).are_enough == (value == "auto")
+    bench.run("velma", "config", "set", "promotion.others", "suggest")
+    file = root / "fleet.toml"
+    file.write_text(file.read_text().replace('others = "suggest"', 'others = "auto"'))
+    with closing(Workspace(root)) as workspace:
+        assert not Witnesses(workspace).are_enough
+        monkeypatch.setattr(git, "output", lambda *_, **__: "")  # a git that refuses says nothing
+        assert not Witnesses(workspace).are_enough
 
 
 def test_what_waits_for_a_yes_shows_the_right_way_that_would_enter_and_who_set_it(bench):

@@ -1144,7 +1144,8 @@ sys.exit(hook.main(sys.argv[1:]))
 """
 
 
-def test_opposites_are_no_rules_at_a_step_or_a_prompt_until_somebody_decides(place):
+@pytest.mark.parametrize("answer", ["one", "both"])
+def test_opposites_are_no_rules_at_a_step_or_a_prompt_until_somebody_decides(place, answer):
     topics = ("parser", "cache", "login", "search", "invoice", "archive", "report", "theme", "queue", "mailer")
     rules = "".join(f"- Never change the {topic} without its own test\n" for topic in topics)
     (place.folder / "lessons.md").write_text(f"# Lessons\n\n{rules}")
@@ -1165,12 +1166,13 @@ def test_opposites_are_no_rules_at_a_step_or_a_prompt_until_somebody_decides(pla
     assert all("[contradicted by p-" in each for each in rows)
     found = place.fleet("search", "force-with-lease").stdout
     assert all(f"contradicts {each}" in found for each in ids.values())
-    holds = "first" if min(ids.values()) == ids["Never"] else "second"
+    holds = "both" if answer == "both" else "first" if min(ids.values()) == ids["Never"] else "second"
     place.fleet("review", "--answer", f"{':'.join(sorted(ids.values()))}={holds}")
     for event, payload in (("PreToolUse", step), ("UserPromptSubmit", asked)):
         context = place.context(event, payload | {"session_id": f"later-{event}"})
         assert "Never use" in context
         assert "contradicted" not in context
+    assert "contradicts" not in place.fleet("search", "force-with-lease").stdout
 
 
 @pytest.mark.parametrize("event", CLAUDE)
