@@ -63,7 +63,7 @@ def _import(
 
 
 def _show_import(imported: ImportResult, named: list[Path], *, is_dry: bool, is_verbose: bool) -> None:
-    """Show what was taken and what was not, and exit with 1 where a file that was named gave nothing."""
+    """Show what was taken and what was not; exit with 3 for a bad line, with 1 where a named file gave nothing."""
     empty = [path for path in map(str, named) if imported.files.get(path) == 0]
     words = shlex.join(["fleet", "import", "--dry-run", "--verbose", *map(str, named)])
     is_explained = is_verbose or not any(each.reason for each in imported.pieces)
@@ -82,13 +82,12 @@ def _show_import(imported: ImportResult, named: list[Path], *, is_dry: bool, is_
         note(f"a secret was taken out of {counted(imported.redacted, 'record')}")
     refused = [f"{each.path}, line {each.number}: {each.reason}" for each in imported.refused]
     others = "the others are in" if imported.patterns + imported.discoveries else "nothing was taken"
-    code = EXIT_NO if empty or not imported.files else EXIT_REFUSED
-    if code == EXIT_NO:
+    if gave_nothing := bool(empty) or not imported.files:
         why = "" if is_explained or imported.skipped else f"; `{words}` shows why, for every piece"
         note(f"nothing was taken from {', '.join(empty) or 'there: no file of a known kind'}{why}")
-    _note_refused([] if is_dry else refused, "bad line", others, code)
-    if code == EXIT_NO:
-        raise typer.Exit(EXIT_NO)
+    _note_refused([] if is_dry else refused, "bad line", others)
+    if gave_nothing:
+        raise typer.Exit(EXIT_REFUSED if refused else EXIT_NO)
 
 
 def _import_as_json(imported: ImportResult, *, is_dry: bool) -> dict[str, Any]:
@@ -160,13 +159,13 @@ def _proposal_rows(proposals: list[dict[str, Any]], sessions: int, known: int) -
     yield f"{counted(len(proposals), 'proposal')} from {counted(sessions, 'session')}{more}"
 
 
-def _note_refused(refused: list[str], what: str, hint: str, code: int = EXIT_REFUSED) -> None:
+def _note_refused(refused: list[str], what: str, hint: str) -> None:
     """Print a note of what was refused, and exit with the code for that."""
     for reason in refused[:_REFUSED_SHOWN]:
         note(reason)
     if refused:
         note(f"{counted(len(refused), what)} kept in .fleet/quarantine/; {hint}")
-        raise typer.Exit(code)
+        raise typer.Exit(EXIT_REFUSED)
 
 
 @app.command("export")

@@ -406,8 +406,8 @@ def test_json_lines_of_other_tools_are_read_plain_and_as_a_string_of_json(bench,
 )
 def test_a_file_that_is_neither_markdown_nor_json_is_one_refusal(bench, w, tmp_path, content):
     (tmp_path / "other.x").write_bytes(content)
-    bench.run(w, "import", "--dry-run", str(tmp_path / "other.x"), expect=1)
-    done = bench.run(w, "import", str(tmp_path / "other.x"), expect=1)
+    bench.run(w, "import", "--dry-run", str(tmp_path / "other.x"), expect=3)
+    done = bench.run(w, "import", str(tmp_path / "other.x"), expect=3)
     assert "neither Markdown nor JSON" in done.stderr
     assert "nothing was taken" in done.stderr
     assert len(json.loads(bench.run(w, "status", "--json").stdout)["quarantined"]) == 1
