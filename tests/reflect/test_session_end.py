@@ -533,7 +533,7 @@ def test_a_cap_below_what_one_pass_may_cost_is_said_to_be_too_low(w, tmp_path, m
 def test_a_limit_that_nobody_can_read_spends_nothing_and_is_named(w, talk, tmp_path, monkeypatch, name, amount):
     scripted(w, tmp_path, answer())
     monkeypatch.setenv(name, amount)
-    why = f"{name}={amount!r}: no amount of dollars"
+    why = f"{name}={amount!r}: no amount below 1,000,000 dollars"
     shown = session_end.reflect(w, "velma", talk.path, dry_run=True, by_hand=True).record
     assert (shown.usd, why in shown.why) == (0, True)
     done = session_end.reflect(w, "velma", talk.path)
