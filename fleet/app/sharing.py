@@ -128,8 +128,8 @@ def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool =
     remote = Membership(workspace).remote(yes=yes)
     with workspace.lock("sync"):
         synced = sync_with(workspace, remote, compact=compact)
-    _warn_of_news(workspace)
-    return synced
+        _warn_of_news(workspace)
+        return synced
 
 
 def sync_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
@@ -318,9 +318,9 @@ def _purge_received_secrets(workspace: Workspace) -> None:
 
 def _warn_of_news(workspace: Workspace) -> None:
     """Warn a person, who gave a command, of what is told once: a hook's warnings go to a log that nobody reads."""
-    for text in workspace.trust.purge_sentences():
-        workspace.warn(text)
-    workspace.trust.purged(forget=True)
+    if purged := workspace.trust.purged(forget=True):
+        starting.forget(workspace)  # it names them, too
+        workspace.warnings += workspace.trust.purge_sentences(purged)
     for log in (CountedLog(workspace, each) for each in workspace.agents_here()):
         if edited := log.newly_edited():
             path = log.log_file().relative_to(workspace.root).as_posix()

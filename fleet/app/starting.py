@@ -264,7 +264,7 @@ class SessionStart:
         lines += [each.in_one_line() for each in self._memory.waiting()]
         pending = Inboxes(workspace, [agent]).count(with_mirrored=False)  # each of those has its own line here
         lines += [pending.summary()] if pending.number else []
-        lines += workspace.trust.sentences() + workspace.trust.purge_sentences()
+        lines += workspace.trust.sentences() + workspace.trust.purge_sentences(workspace.trust.purged())
         lines += reflecting.to_review(Weighing(workspace).last_clusters())
         for proposal in Journal(workspace, agent).proposals():
             lines.append(f"{proposal.code} ({proposal.name}) worked and is no lesson yet: {proposal.command}")

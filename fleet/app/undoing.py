@@ -190,6 +190,7 @@ class _Undoing:
             with closing(Workspace(self._workspace.root)) as now:
                 restore.bring(now)
                 self._did += now.warnings
+        starting.forget(self._workspace)
         return Undone(self._run, inverse.id, restored, merged, tuple(self._left), tuple(self._did))
 
     # --- occurrences
@@ -257,7 +258,6 @@ class _Undoing:
         for agent in self._workspace.agents_here():
             reflecting.take_out_retired(self._workspace, agent)
         starting.Guards(self._workspace).make_ready()
-        starting.forget(self._workspace)
 
     def _only_counted(self, inverse: Run) -> dict[str, bool]:
         """Return the lessons of which the run only counted an occurrence: whether that counts again."""

@@ -81,7 +81,8 @@ def _join(
 def _ask_about(proposed: config.Live, *, yes: bool) -> None:
     """Name a room that ``fleet.toml`` names, before anything goes there; a person agrees to one on another machine."""
     address = access.address(proposed)
-    note(f"fleet.toml names the live room {proposed.room} at {address}, with the token in {proposed.token_env}")
+    token = f"the token in {proposed.token_env}, if it is set"
+    note(f"fleet.toml names the live room {proposed.room} at {address}, with {token}")
     is_here = consent.is_loopback(urlsplit(address).hostname or "")
     output.confirm("Send lessons there as they are logged, and take in those that come?", yes=yes or is_here)
 

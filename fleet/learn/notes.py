@@ -227,7 +227,8 @@ class _Form:
     def _as_note(self) -> Note | None:
         rules, rights, wrongs, whys = (self._values(role) for role in ("rule", "right", "wrong", "why"))
         story = " ".join([*wrongs[:1], *whys[:1]])
-        is_titled = Passage(self.title).is_sentence() and Passage(self.title).is_claim()
+        title = Passage(self.title)
+        is_titled = title.is_sentence() and title.is_claim() and not (rights and _names_errors(self.title))
         text, *details = [*rules, *rights] if rules else [*[self.title] * is_titled, *(rights or [story])]
         is_whole = rules or (rights and _names_errors(self.title))
         text = text.rstrip(":： ") if is_whole else _with_title(text.rstrip(":： "), self.title)
@@ -458,6 +459,7 @@ class _Page:
         wrong, right = re.sub(_IS_WRONG, "", Passage(wrong).plain), re.sub(_IS_RIGHT, "", Passage(right).plain)
         is_short = len(right.split()) < _SHORT_WORDS and len(wrong) < _SHORT_SAMPLE
         text, details = f"{right}, not {wrong}" if is_short else right, [*filter(None, map(_details, blocks))]
+        text = _with_title(text, context.intro) if context.intro and not _names_errors(context.intro) else text
         correct = "; ".join([*[right] * (is_short or not details), *details])
         self._add(Note(line, end, text, correct, wrong, category=context.category, when=when or context.head.when))
 

@@ -441,19 +441,23 @@ class Weighing:
         return Comparison.decoded(self._workspace.db.noted(_COMPARED))
 
     def last_clusters(self) -> Clusters:
-        """Return the cached clusters, perhaps of an earlier generation, for a caller that cannot wait."""
-        return _read(self._workspace.db.noted(_META))[1]
+        """Return the cached clusters, perhaps of an earlier generation, without the pairs that are kept apart since."""
+        clusters, decided = _read(self._workspace.db.noted(_META))[1], self.decided()
+        opposed, likely = (
+            tuple(each for each in pairs if tuple(sorted(each.ids)) not in decided)
+            for pairs in (clusters.opposed, clusters.likely)
+        )
+        return clusters._replace(opposed=opposed, likely=likely)
 
     def contradicted(self) -> dict[str, tuple[str, ...]]:
         """Return the lessons that others contradict, in any wording, as last compared: from their ids to the others'.
 
-        Only those of pairs that both stand, and are not kept apart, are among them: somebody may have decided since.
+        Only those of pairs that both stand are among them: somebody may have decided since.
         """
-        clusters, against, decided = self.last_clusters(), dict[str, tuple[str, ...]](), self.decided()
+        clusters, against = self.last_clusters(), dict[str, tuple[str, ...]]()
         lessons = self._workspace.patterns.lessons_of({each for pair in clusters.opposed for each in pair.ids})
         standing = {each for each, one in lessons.items() if one.is_listed and one.state != "retired"}
-        open_pairs = [each for each in clusters.opposed if tuple(sorted(each.ids)) not in decided]
-        for pair in (each for each in open_pairs if standing.issuperset(each.ids)):
+        for pair in (each for each in clusters.opposed if standing.issuperset(each.ids)):
             for one, other in (pair.ids, pair.ids[::-1]):
                 against |= {each: (*against.get(each, ()), other) for each in clusters.of(one)}
         return against

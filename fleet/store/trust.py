@@ -118,9 +118,9 @@ class Trust:
         """Note the groups that purged words of so many lessons of others at once, until a person is told."""
         if purged:
             known = self.purged()
-            self._state.put(
-                **{_PURGED: json.dumps(known | {each: known.get(each, 0) + purged[each] for each in purged})}
-            )
+            # It may be noted twice: the transaction that it was found in is repeated where it fails.
+            most = {each: max(known.get(each, 0), number) for each, number in purged.items()}
+            self._state.put(**{_PURGED: json.dumps(known | most)})
 
     def purged(self, *, forget: bool = False) -> dict[str, int]:
         """Return what was noted so; ``forget``: a person is being told."""
@@ -131,13 +131,14 @@ class Trust:
             return dict(json.loads(noted or "{}"))
         return {}
 
-    def purge_sentences(self) -> list[str]:
-        """Return a sentence for each group that purged words of many lessons of others at once."""
+    @staticmethod
+    def purge_sentences(purged: Mapping[str, int]) -> list[str]:
+        """Return a sentence for each group that purged words of so many lessons of others at once."""
         return [
             f"{_who(group)} purged words of {number:,} lessons of others, secrets perhaps: no fleet brings them back. "
             "If it was wrong, a commit of the clan's branch before that has them, as has a backup, and `fleet block` "
             "leaves out what else they wrote"
-            for group, number in self.purged().items()
+            for group, number in purged.items()
         ]
 
     def withhold(self, parts: Iterable[Held], at: Stamp) -> None:

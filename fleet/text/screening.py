@@ -442,9 +442,12 @@ def _inert(piece: re.Match[str]) -> str:
 
 
 def _link_as_code(word: str) -> str:
-    text, between, target = word.rpartition("](")
-    if between and re.search(_LINK, target):  # of a link its address alone is code
-        return (_link_as_code if re.search(_LINK, text) else _escaped)(text) + _escaped(between) + _link_as_code(target)
+    """Return a word with code around each address in it: of a link around its address alone."""
+    parts = word.split("](")
+    return _escaped("](").join(_as_code(each) if re.search(_LINK, each) else _escaped(each) for each in parts)
+
+
+def _as_code(word: str) -> str:
     opened = word.lstrip(_BEFORE_LINK)
     link = opened.rstrip(_AFTER_LINK)
     return f"{_escaped(word[: len(word) - len(opened)])}`{link}`{_escaped(opened[len(link) :])}"

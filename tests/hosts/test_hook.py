@@ -1173,6 +1173,9 @@ def test_opposites_are_no_rules_at_a_step_or_a_prompt_until_somebody_decides(pla
         assert "Never use" in context
         assert "contradicted" not in context
     assert "contradicts" not in place.fleet("search", "force-with-lease").stdout
+    assert answer == "one" or "contradict" not in place.fleet("start").stdout
+    place.fleet("undo")
+    assert "contradicted by" in place.context("PreToolUse", step | {"session_id": "undone"})
 
 
 @pytest.mark.parametrize("event", CLAUDE)

@@ -52,6 +52,12 @@ def test_what_stands_above_labelled_lines_is_taken_too_or_named():
     assert [(each.line, each.text) for each in found if isinstance(each, SkippedPiece)] == [(3, "A long week.")]
 
 
+def test_what_leads_in_a_pair_stands_before_it():
+    page = "# L\n\n- Use the retry wrapper for calls:\n  - ❌ requests.get(url)\n  - ✅ retrying.get(url)\n"
+    [found] = [each for each in read_notes(page, "lessons.md") if isinstance(each, Note)]
+    assert found.text == "Use the retry wrapper for calls: retrying.get(url), not requests.get(url)"
+
+
 @pytest.mark.parametrize(
     ("item", "reason"),
     [

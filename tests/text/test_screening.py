@@ -463,6 +463,10 @@ def test_escaped_markdown_can_be_read(text: str, seen: str) -> None:
     assert markdown_escape(text) == seen
 
 
+def test_a_text_of_nothing_but_beginnings_of_links_is_escaped_like_any_other():
+    assert markdown_escape("](a@b" * 1_600).count("`a@b`") == 1_600
+
+
 # --- frames of hosts, marks of templates ----------------------------------------------------------------------------
 
 OPEN = "<"
