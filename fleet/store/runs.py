@@ -431,11 +431,19 @@ def _merged(path: str, now: bytes, base: bytes, target: bytes) -> bytes:
     merged: list[bytes] = []
     for index, line in enumerate([*lines, b""]):
         kept = [line] if line and index not in removed_by_them | removed_by_us else []
-        for row in (*ours.get(index, ()), *theirs.get(index, ()), *kept):
+        for row in (*_once(ours.get(index, []), theirs.get(index, [])), *kept):
             if merged and not merged[-1].endswith((b"\n", b"\r")):
                 merged[-1] += b"\n"
             merged.append(row)
     return b"".join(merged)
+
+
+def _once(ours: list[bytes], theirs: list[bytes]) -> list[bytes]:
+    """Return what both sides added at one place, once: one's where it has all lines of the other's, in their order."""
+    common = _common(b"".join(ours), b"".join(theirs))
+    if ours and common == b"".join(ours):
+        return theirs
+    return ours if theirs and common == b"".join(theirs) else [*ours, *theirs]
 
 
 def _lines(data: bytes | None) -> set[bytes]:

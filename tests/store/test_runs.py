@@ -67,6 +67,17 @@ def test_a_run_that_is_taken_back_leaves_every_file_byte_for_byte_as_it_was(tmp_
     assert Runs(here).undone() == {run.id: back.id}
 
 
+@pytest.mark.parametrize("now", [b"title\na\nb\nmore\n", b"title\nmore\na\nb\n", b"title\na\nb\n", b"title\na\n"])
+def test_what_an_undo_brings_back_is_not_doubled_where_it_stands_again(tmp_path: Path, now: bytes) -> None:
+    here = _workspace(tmp_path)
+    (tmp_path / "a.md").write_bytes(b"title\na\nb\n")
+    run = _applied(here, a=b"title\n")
+    (tmp_path / "a.md").write_bytes(now)
+    Runs(here).undo(run.id)
+    rows = (tmp_path / "a.md").read_bytes().splitlines()
+    assert sorted(rows) == sorted({b"title", b"a", b"b", *now.splitlines()})
+
+
 def test_a_run_that_was_taken_back_can_be_put_back(tmp_path: Path) -> None:
     here = _workspace(tmp_path)
     run = _applied(here, a=b"new\n")
