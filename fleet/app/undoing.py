@@ -77,17 +77,13 @@ def _last_command(workspace: Workspace) -> Run:
     parts = {field.id for run, _ in runs for field in run.fields if field.name == PART}
     open_runs = [run for run, undone_by in runs if not undone_by and run.id not in parts]
     last = next((run for run in open_runs if run.kind in COMMANDS or run.id in decided), None)
-    until = ""
+    until = "~"  # behind any stamp
     for command, when in Runs(workspace).unrecorded():
         if last is not None and workspace.made_at(last.at) >= when:
             break
         kind = command.split()[1]
-        made = [run for run, _ in runs if workspace.made_at(run.at) >= when and run.id not in parts]
-        own = [
-            run
-            for run in made
-            if run.kind == kind.replace("done", "reflect") and not (until and workspace.made_at(run.at) >= until)
-        ]
+        made = [run for run, _ in runs if when <= workspace.made_at(run.at) < until and run.id not in parts]
+        own = [run for run in made if run.kind == kind.replace("done", "reflect")]
         if standing := [run for run in own if run in open_runs]:
             return standing[-1]
         if kind in {*COMMANDS, "done"} or not (own or kind in _MAKE_RUNS):  # `fleet done` logs the day, too

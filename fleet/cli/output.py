@@ -108,7 +108,7 @@ COMPLETE = {
     ),
     "tag": completing(_offer_tags),
 }
-"""What completes an argument, or the value of an option, by what it is."""
+"""Completions of arguments and of the values of options, by what these are."""
 
 
 # --- options ----------------------------------------------------------------------------------------------------------

@@ -32,8 +32,8 @@ _NOT_OURS = (
 """Output of the shell at a session's start where a call failed, or printed what fleet never does: it cannot itself."""
 
 _FAILED = {"SessionStart": "-", "BeforeTool": '"$out"'}
-"""What the shell takes for the output of a call that failed, by event; else none. Before a tool call, Gemini CLI's
-refusal has an exit code of its own."""
+"""Output, as the shell writes it, of a call that failed, by event; of other events none. Gemini CLI's refusal, before a
+tool call, has an exit code of its own."""
 
 _OLDER = ("if command -v fleet >/dev/null 2>&1; then fleet hook {event}; fi", "fleet hook {event}")
 """Other commands that are ours: an earlier version's, and one as a person would write it by hand."""
