@@ -20,6 +20,7 @@ from fleet.model.errors import UsageError
 from fleet.share.git import Address, GitRemote, Repository, check_branch
 from fleet.share.remote import Moved, RemoteRefused, RemoteUnavailable
 from fleet.store import git as store_git
+from fleet.store import process
 from tests.pulling import PullingRemote, Whole
 
 ONE = "patterns.d/popashot.7f3a91c2.jsonl"
@@ -190,6 +191,19 @@ def test_no_git_outlives_a_killed_fleet(black_hole: int, scheme: str, tmp_path: 
     fleet.kill()
     fleet.wait()
     assert_all_gone(git, f":{black_hole}/")
+
+
+def test_a_git_that_starts_while_its_fleet_is_killed_ends_too(tmp_path: Path):
+    command = ("/bin/sh", "-c", process._TIED, "sh", "sleep", "600.001")
+    shells = []
+    for number in range(100):
+        shell = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, start_new_session=True)
+        time.sleep(number % 40 / 10_000)  # the shell needs some two milliseconds to start the command
+        shell.stdin.close()
+        shells.append(shell)
+    wait_until(lambda: all(shell.poll() is not None for shell in shells), 20)
+    assert all(shell.poll() is not None for shell in shells)
+    assert_all_gone("sleep 600.001")
 
 
 @contextmanager
