@@ -8,14 +8,13 @@ a question, to name known lessons.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from crdt import clock
 from fleet.hosts import local
-from fleet.hosts.local import Alarm, Call, LocalFolder, TimeUpError
+from fleet.hosts.local import Alarm, Call, TimeUpError
 from fleet.hosts.payloads import Payload, Reply
 from fleet.hosts.transcripts import Transcript
 from fleet.learn import signals
@@ -67,8 +66,9 @@ class Flagging:
     def __init__(self, call: Call) -> None:
         self._call = call
         self._notes = call.notes
-        self._workspace = _SignalWorkspace(call.root)
-        self._signals = signals.Signals(self._workspace, call.agent)
+        files = Files(Path(call.root))  # a whole workspace takes too long
+        files.homes = homes.Homes(call.root).current()
+        self._signals = signals.Signals(files, call.agent, lambda: clock.nearest(local.now_ms()))
 
     def on_prompt(self, payload: Payload) -> Reply:
         """Log the objections in a prompt, before the next reply; return the question for their lessons."""
@@ -283,28 +283,3 @@ def _shown(flag: signals.Flag) -> str:
 
 def _shown_title(title: str) -> str:
     return screening.readable(title)[:_TITLE_CHARS_MAX]
-
-
-class _SignalWorkspace:
-    """The part of a workspace that a signal needs: no configuration, database or replica, which take too long."""
-
-    def __init__(self, root: str) -> None:
-        self.root = Path(root)
-        self.files = Files(self.root)
-        self.files.homes = homes.Homes(root).current()
-
-    @property
-    def is_read_only(self) -> bool:
-        """True where nobody may write here: an ephemeral folder, and no lease."""
-        return LocalFolder(str(self.root)).is_read_only()
-
-    @staticmethod
-    def wall() -> str:
-        return clock.nearest(local.now_ms())
-
-    def home(self, agent: str) -> Path:
-        return self.root / self.files.homes / agent
-
-    def log_lock(self, agent: str, wait_s: float = _LOCK_WAIT_S) -> AbstractContextManager[None]:
-        """Hold the lock of one agent's log, the one that every command takes."""
-        return self.files.lock(self.root / ".fleet" / "locks" / f"log-{agent}.lock", wait_s)

@@ -194,7 +194,7 @@ class _Undoing:
     def _mark_entry(self, field: Field) -> None:
         """Mark an entry of the log as undone, or as valid again. It stays there, and no longer counts, or counts."""
         is_marked = CountedLog(self._workspace, self._agent).mark(field.id, is_undone=not field.after)
-        signals = Signals(self._workspace, self._agent)
+        signals = Signals(self._workspace.files, self._agent, self._workspace.wall)
         if field.after and (pending := signals.copy_of(field.id)):
             signals.dismiss(pending)
         elif not field.after and (pending := signals.ask_again(field.id)):
