@@ -489,14 +489,8 @@ class Membership:
         )
 
     def name_author(self, named: str) -> str:
-        """Note a person's yes to an author of the commits: ``git``, ``none`` or ``Name <address>``; return the author.
-
-        Raises:
-            UsageError: the name is malformed.
-        """
+        """Note a person's yes to an author of commits: ``git``, ``none`` or ``Name <address>``; return the author."""
         identity = Repository(self._workspace.root).identity() if named == "git" else "" if named == "none" else named
-        if named != "none" and not Author(identity=identity).is_named:
-            raise UsageError(f"{identity[:80]!r} is no author: 'Name <address>', git or none")
         self._state.disagree(consent.AUTHOR)
         if identity:
             self._state.agree(consent.AUTHOR, identity, self._workspace.wall())
