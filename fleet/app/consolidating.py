@@ -7,7 +7,6 @@ meanwhile, it makes a new plan. Daily logs are only appended to. All use the sam
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from fleet.reflect.records import Record, Records, Written
 from fleet.reflect.reflection import Reflection
 from fleet.store.runs import Draft, Edit, Runs
 from fleet.store.workspace import Workspace
-from fleet.text import dates, screening
+from fleet.text import screening
 from fleet.text.markdown import rows
 
 WHAT = "agents-md"
@@ -472,7 +471,7 @@ def _make_plan(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, 
         since = min(since, _day(last)) if last else ""
     files = _pages(workspace, consolidation.FOLDER, consolidation.FILE_BYTES_MAX + 1)
     index = Runs(workspace).page(consolidation.INDEX)
-    plan = Plan.of(index.text, files, _standing_blocks(workspace, since), _absolute, _texts_declined(workspace))
+    plan = Plan.of(index.text, files, _standing_blocks(workspace, since), _texts_declined(workspace))
     return plan, files if index.before is None else files | {consolidation.INDEX: index.before}
 
 
@@ -485,12 +484,6 @@ def _pages(workspace: Workspace, folder: str, bytes_max: int) -> dict[str, bytes
 def _edits(files: Mapping[str, str], before: Mapping[str, bytes]) -> tuple[Edit, ...]:
     """Return the edits of a plan. Each file must still have the bytes that it was planned with."""
     return tuple(Edit(path, before.get(path), None).to(text) for path, text in sorted(files.items()))
-
-
-def _absolute(text: str, stamp: str) -> str:
-    """Return a text with its relative dates made absolute, from its time."""
-    ms = dates.to_ms(stamp)
-    return text if ms is None else dates.absolutize(text, datetime.fromtimestamp(ms / 1000, UTC))
 
 
 def _head_of(workspace: Workspace, path: Path, bytes_max: int) -> bytes:

@@ -78,13 +78,13 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "discoveries": workspace.discoveries.count(),
         "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},
         "withheld": [each._asdict() for each in out.withheld],
-        "unfilled": CountedLog(workspace, agent).unfilled() if agent else 0,
-        "edited": [each.pattern for each in CountedLog(workspace, agent).edited()] if agent else [],
+        "unfilled": CountedLog(workspace, agent).unfilled(),
+        "edited": [each.pattern for each in CountedLog(workspace, agent).edited()],
         "not_taken": [
             {"path": each.path, "line": each.line, "reason": each.reason, "text": each.text}
-            for each in (LogPage(workspace, agent).left_out() if agent else [])
+            for each in LogPage(workspace, agent).left_out()
         ],
-        "memory": AgentMemory(workspace, agent).standing().as_json() if agent else {},
+        "memory": AgentMemory(workspace, agent).standing().as_json(),
         "review": {"pairs": len(compared.likely), "contradictions": len(compared.opposed)},
         "inbox": Inboxes(workspace).count()._asdict(),
         "trust": {

@@ -8,18 +8,18 @@ a question, to name known lessons.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from crdt import clock
 from fleet.hosts import local
-from fleet.hosts.local import Alarm, Call, LocalFolder, TimeUpError
+from fleet.hosts.local import Alarm, Call, TimeUpError
 from fleet.hosts.payloads import Payload, Reply
 from fleet.hosts.transcripts import Transcript
 from fleet.learn import signals
 from fleet.learn.attempts import AttemptLog
+from fleet.learn.signals import Waiting
 from fleet.model.errors import FleetError
 from fleet.store import homes
 from fleet.store.files import Files
@@ -46,12 +46,8 @@ _STATE_IT, _STATE_ITS_CAUSE, _STATE_THEM, _KNOWN = (
 _Detected = tuple[prompts.Objection | None, signals.Flag]
 """A signal, and the objection that it was made of, if any."""
 
-
-class _LoggedSignal(NamedTuple):
-    """A signal that was logged, and the id of its entry."""
-
-    id: str
-    flag: signals.Flag
+_Logged = tuple[Waiting, str]
+"""Entry of a signal that was logged, and the signal's confidence."""
 
 
 class _CommandEnd(NamedTuple):
@@ -67,8 +63,9 @@ class Flagging:
     def __init__(self, call: Call) -> None:
         self._call = call
         self._notes = call.notes
-        self._workspace = _SignalWorkspace(call.root)
-        self._signals = signals.Signals(self._workspace, call.agent)
+        files = Files(Path(call.root))  # a whole workspace takes too long
+        files.homes = homes.Homes(call.root).current()
+        self._signals = signals.Signals(files, call.agent, lambda: clock.nearest(local.now_ms()))
 
     def on_prompt(self, payload: Payload) -> Reply:
         """Log the objections in a prompt, before the next reply; return the question for their lessons."""
@@ -97,7 +94,7 @@ class Flagging:
             new = self._log(payload, flags, read_to)
         except FleetError as why:  # the person must not believe that it is logged
             return Reply(note=self._not_logged(why))
-        asked = self._question(_STATE_IT, [each for each in new if each.flag.confidence == "strong"])
+        asked = self._question(_STATE_IT, [each for each, confidence in new if confidence == "strong"])
         return Reply(asked, note=_note(new))
 
     def on_refusals(self, payload: Payload) -> str:
@@ -142,7 +139,7 @@ class Flagging:
             return found, waits.offset if waits is not None else part.ends
         return [], -1
 
-    def _log(self, payload: Payload, flags: Sequence[_Detected], read_to: int) -> list[_LoggedSignal]:
+    def _log(self, payload: Payload, flags: Sequence[_Detected], read_to: int) -> list[_Logged]:
         """Log signals, then note how far the transcript is read; return those that are new."""
         new = []
         for objection, flag in flags:
@@ -151,31 +148,31 @@ class Flagging:
                 self._notes.add(f"heard {objection.id}")
             if done.is_new:
                 self._notes.add(f"flag {done.id}")
-                new.append(_LoggedSignal(done.id, flag))
+                new.append((Waiting(done.id, flag.title, "", flag.quote), flag.confidence))
         if read_to >= 0:
             Transcript(self._call.notes, payload.transcript).note(read_to)
         return new
 
-    def _question(self, words: str, asked: Sequence[_LoggedSignal], **more: str) -> str:
+    def _question(self, words: str, asked: Sequence[Waiting], **more: str) -> str:
         """Return the question for the lessons of some entries, "" for none, with the nearest known lessons."""
         if not asked:
             return ""
-        rows = [f'- {entry}: "{_shown(flag)}"' for entry, flag in asked[:_LISTED_MAX]]
+        rows = [f'- {each.id}: "{each.shown()}"' for each in asked[:_LISTED_MAX]]
         if over := len(asked) - len(rows):
             rows.append(f"- and {over} more: `fleet learn --waiting`")
         first = asked[0].id
-        near = self._nearest([flag for _, flag in asked[:_LISTED_MAX]])
+        near = self._nearest(asked[:_LISTED_MAX])
         known = _KNOWN.format(first=first, rows="\n".join(near)) if near else ""
         return words.format(rows="\n".join(rows), first=first, known=known, **more)
 
-    def _nearest(self, flags: Sequence[signals.Flag]) -> list[str]:
+    def _nearest(self, asked: Sequence[Waiting]) -> list[str]:
         """Return the known lessons nearest to some signals, three for one signal, one for each of several."""
         from fleet.app import finding
 
         found: dict[str, str] = {}
-        quotes = [flag.quote or flag.title for flag in flags]
+        quotes = [each.wrong or each.title for each in asked]
         # An output is full of numbers, and its exit code is one: no lesson has the same.
-        passed_over = "number" if any(flag.kind == "failure" for flag in flags) else ""
+        passed_over = "number" if any(each.is_failure for each in asked) else ""
         with self._call.guarded("the nearest lessons are not named"):
             try:
                 with Alarm(_NEAREST_S):
@@ -236,14 +233,12 @@ class Flagging:
             return ""
         rows = [each for each in self._signals.waiting(self._call.session, everything=True) if each.id in new]
         command = _shown_title(screening.redact(shell.Command(payload.command).line.strip()).split("\n")[0])
-        asking = [_LoggedSignal(each.id, signals.Flag("failure", each.wrong, each.title)) for each in rows]
-        return self._question(_STATE_ITS_CAUSE, asking, command=command)
+        return self._question(_STATE_ITS_CAUSE, rows, command=command)
 
     def unstated(self) -> str:
         """Return the question for the lessons of this session's entries, each once; "" for none."""
         new = [each for each in self._signals.waiting(self._call.session) if self._notes.claim(f"stop {each.id}")]
-        asking = [_LoggedSignal(each.id, signals.Flag("human", each.wrong, each.title)) for each in new]
-        return self._question(_STATE_THEM, asking)
+        return self._question(_STATE_THEM, new)
 
 
 def _flag_of(objection: prompts.Objection, confidence: str) -> signals.Flag:
@@ -268,43 +263,13 @@ def _quoted(message: str, excerpt: str) -> str:
     return message[begin : begin + _QUOTE_CHARS_MAX]
 
 
-def _note(new: Sequence[_LoggedSignal]) -> str:
+def _note(new: Sequence[_Logged]) -> str:
     """Return the line for the person about what was logged, "" for nothing."""
     if not new:
         return ""
     what, more = ("a correction", "") if len(new) == 1 else (f"{len(new)} corrections", f" and {len(new) - 1} more")
-    return f'fleet logged {what}: "{_shown(new[0].flag)}"{more}'
-
-
-def _shown(flag: signals.Flag) -> str:
-    """Return the words of a signal as a person or an agent reads them."""
-    return signals.Waiting("", flag.title, "", flag.quote).shown()
+    return f'fleet logged {what}: "{new[0][0].shown()}"{more}'
 
 
 def _shown_title(title: str) -> str:
     return screening.readable(title)[:_TITLE_CHARS_MAX]
-
-
-class _SignalWorkspace:
-    """The part of a workspace that a signal needs: no configuration, database or replica, which take too long."""
-
-    def __init__(self, root: str) -> None:
-        self.root = Path(root)
-        self.files = Files(self.root)
-        self.files.homes = homes.Homes(root).current()
-
-    @property
-    def is_read_only(self) -> bool:
-        """True where nobody may write here: an ephemeral folder, and no lease."""
-        return LocalFolder(str(self.root)).is_read_only()
-
-    @staticmethod
-    def wall() -> str:
-        return clock.nearest(local.now_ms())
-
-    def home(self, agent: str) -> Path:
-        return self.root / self.files.homes / agent
-
-    def log_lock(self, agent: str, wait_s: float = _LOCK_WAIT_S) -> AbstractContextManager[None]:
-        """Hold the lock of one agent's log, the one that every command takes."""
-        return self.files.lock(self.root / ".fleet" / "locks" / f"log-{agent}.lock", wait_s)

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fleet.hosts import local
-from fleet.hosts.local import Call, LocalFolder, Reflog
+from fleet.hosts.local import Call, Reflog
 from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.reflect import auto_reflect, observations
 from fleet.reflect.auto_reflect import DailyLog, Scratchpad
 from fleet.reflect.observations import Whose
-from fleet.store import config
+from fleet.store import config, homes
 from fleet.store.files import Files
 from fleet.store.homes import CONFIG
 
@@ -59,7 +59,7 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
         raise UsageError(f"KIND is one of {', '.join(observations.KINDS)}, not {kind[:40]!r}; nothing was written")
     if not observations.clean(text):
         raise UsageError("TEXT has no words in it; nothing was written. Say what happened, in one line")
-    if LocalFolder(str(root)).is_read_only():
+    if homes.is_read_only(root):
         raise UsageError("this workspace is ephemeral: it is only read. Nothing was written")
     for name in (auto_reflect.FILE, ".agents", auto_reflect.LOGS):
         if (root / name).is_symlink():
@@ -93,7 +93,7 @@ def try_observe(workspace: "Workspace", agent: str, session: str, kind: str, tex
     """Write an observation about another command; an error is a warning: the command itself has succeeded."""
     try:
         named = session_of(workspace, agent, session)
-        if workspace.config.hook.observe and not LocalFolder(str(workspace.root)).is_read_only():
+        if workspace.config.hook.observe and not homes.is_read_only(workspace.root):
             observe(workspace.root, agent, named, kind, text, workspace.world.wall_ms())
     except FleetError as why:
         workspace.warn(f"it is not noted in {auto_reflect.FILE}: {why}")

@@ -6,7 +6,7 @@ from fleet.app.finding import find, sources
 from fleet.learn import counting
 from fleet.learn.counting import CountedLog
 from fleet.model import edits, limits, names
-from fleet.model.errors import BusyError, FleetError, NoError
+from fleet.model.errors import BusyError, FleetError
 from fleet.model.pattern import Pattern
 from fleet.recall.wording import Renderer, not_working
 from fleet.reflect import evidence, exposure
@@ -78,11 +78,11 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> tuple[str, Standing
     """
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
-        lessons = records_of(workspace, agent)
-        try:
-            first = _in_memory(prefix, AgentMemory(workspace, agent).standing().lessons)
-        except NoError:  # a memory may hold a lesson that this clan does not know, and a lesson may only wait for it
-            first = find(workspace, prefix, is_worded=False).id
+        lessons, begin = records_of(workspace, agent), prefix if prefix.startswith("p-") else f"p-{prefix}"
+        inside = [each for each in AgentMemory(workspace, agent).standing().lessons if each.startswith(begin)]
+        # A memory may hold a lesson that this clan does not know, a lesson may only wait for it, and p- names nothing.
+        is_named = len(inside) == 1 and begin != "p-"
+        first = inside[0] if is_named else find(workspace, prefix, is_worded=False).id
         ids = list(dict.fromkeys([first, *lessons.group(first)]))
         with Runs(workspace).recording(agent, "demote", [AgentMemory(workspace, agent).path]) as draft:
             published = [each for each in ids if (found := lessons.get(each)) and found.state == edits.PUBLISHED]
@@ -92,15 +92,6 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> tuple[str, Standing
     for each in ids:
         Inboxes(workspace, [agent]).settle("promotion", each, f"{first} was demoted, and stays out", draft.run)
     return first, AgentMemory(workspace, agent).standing()
-
-
-def _in_memory(prefix: str, inside: Sequence[str]) -> str:
-    """Return the id of a lesson in a memory by its beginning."""
-    wanted = prefix if prefix.startswith("p-") else f"p-{prefix}"
-    ids = [each for each in inside if each.startswith(wanted)]
-    listed = f"it holds {', '.join(inside)}" if inside else "it holds no lesson"
-    none = f"no lesson in {FILE_NAME} begins with {prefix[:40]!r}: {listed}. Nothing was changed"
-    return names.only(dict.fromkeys(ids, ""), prefix, none)
 
 
 def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int, near: Collection[str] = ()) -> str:

@@ -199,8 +199,6 @@ def _with_values(text: str, values: Mapping[str, Any]) -> str:
 
 
 def _check_home(root: Path, home: str) -> None:
-    if home and (why := homes.problem(home)):
-        raise UsageError(f"{home[:100]!r} cannot be the folder of the agents' files: {why}. Nothing was changed")
     for place in (root / home, *(root / home).parents):
         if root in place.parents and os.path.lexists(place) and (place.is_symlink() or not place.is_dir()):
             raise UsageError(f"{place} is a link or a file, and no folder for the agents' files. Nothing was changed")

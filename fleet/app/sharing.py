@@ -27,7 +27,7 @@ from fleet.share.remote import Remote
 from fleet.store import config, consent, git
 from fleet.store.database import Pause
 from fleet.store.git import Author
-from fleet.store.lines import KINDS, Kind
+from fleet.store.lines import KINDS
 from fleet.store.runs import Runs
 from fleet.store.semantic import Embeddings
 from fleet.store.tree import GitTree
@@ -489,14 +489,8 @@ class Membership:
         )
 
     def name_author(self, named: str) -> str:
-        """Note a person's yes to an author of the commits: ``git``, ``none`` or ``Name <address>``; return the author.
-
-        Raises:
-            UsageError: the name is malformed.
-        """
+        """Note a person's yes to an author of commits: ``git``, ``none`` or ``Name <address>``; return the author."""
         identity = Repository(self._workspace.root).identity() if named == "git" else "" if named == "none" else named
-        if named != "none" and not Author(identity=identity).is_named:
-            raise UsageError(f"{identity[:80]!r} is no author: 'Name <address>', git or none")
         self._state.disagree(consent.AUTHOR)
         if identity:
             self._state.agree(consent.AUTHOR, identity, self._workspace.wall())
@@ -552,7 +546,9 @@ class Membership:
         shown, share = self.shown(), self._workspace.config.share
         if not shown or not (share.remote or self._state.agreed(consent.REMOTE)):
             raise NoError("this machine is in no clan: no remote is named here. Nothing was changed")
-        writers = ", ".join(self._sent_by()) or "nobody here"
+        written = self._workspace.db.newest_by() if self._state.get("last_sync") else {}
+        own = sorted({each.name for each in self._workspace.replicas().replicas if each.name in written})
+        writers = ", ".join(own) or "nobody here"
         sentences = [
             f"all that was sent stays in {shown}, branch {share.branch}, under its writers' names ({writers})",
             "leaving takes nothing back; to take something back, run `fleet retire` or `fleet purge` first",
@@ -591,13 +587,3 @@ class Membership:
         with self._workspace.locked():
             self._workspace.take("")
         self._state.put(last_sync="", fetched="", pulled="")
-
-    def _sent_by(self) -> list[str]:
-        """Return our replica ids that the fetched tree contains."""
-        tree = self._workspace.tree
-        own_names = {replica.name for replica in self._workspace.replicas().replicas}
-        names: set[str] = set()
-        with tree.reading():
-            for data in (tree.read(oid) for path, (oid, _) in tree.paths(tree.head()).items() if Kind.of(path)):
-                names |= {name for name in own_names - names if f'"{name}"'.encode() in data}
-        return sorted(names)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import date
 from functools import partial
 from itertools import islice, zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from fleet.app import finding, reflecting
 from fleet.app.finding import find, sources
@@ -72,6 +72,7 @@ _TIDY_S = 2.0
 
 _Triggered = tuple[Pattern, str]
 """Lesson and its trigger, given or derived from its words."""
+_Item = TypeVar("_Item", Pattern, Discovery)
 
 
 class SessionStart:
@@ -194,7 +195,7 @@ class SessionStart:
         kept_out = {member for each in remembered | shown for member in compared.of(each)}
         kept_out |= {each for pair in compared.opposed for each in pair.ids}
         arrived = [each for each in self._workspace.patterns.since(since, _ARRIVED_MAX) if each.id not in at_rest]
-        shared = _fair_share(self._workspace, arrived)
+        shared = _fairly(arrived, _authors(self._workspace, arrived), LESSONS_MAX)
         return [each for each in shared if each.id not in kept_out and each.is_listed]
 
     def _standing(
@@ -310,20 +311,18 @@ def _authors(workspace: Workspace, lessons: Sequence[Pattern]) -> dict[str, str]
     return authors
 
 
-def _fair_share(workspace: Workspace, lessons: Sequence[Pattern]) -> list[Pattern]:
-    """Return new lessons up to the limit, at most a third of it of each author."""
-    by, taken = _authors(workspace, lessons), Counter[str]()
-    share: list[Pattern] = []
-    for lesson in lessons:
-        author = by.get(lesson.id, "")
-        taken[author] += 1
-        if not author or taken[author] <= LESSONS_MAX // 3:
-            share.append(lesson)
-    return share[:LESSONS_MAX]
+def _fairly(items: Iterable[_Item], by: Mapping[str, str], count: int) -> list[_Item]:
+    """Return so many of these, first at most a third of the number of each author elsewhere; ``by``: author by id."""
+    taken, share, rest = Counter[str](), list[_Item](), list[_Item]()
+    for item in items:
+        taken.update([by[item.id]] if item.id in by else [])
+        is_fair = item.id not in by or taken[by[item.id]] <= max(count // 3, 1)
+        (share if is_fair else rest).append(item)
+    return (share + rest)[:count]
 
 
 def _newest_fairly(workspace: Workspace) -> tuple[list[Discovery], dict[str, str]]:
-    """Return the newest discoveries, first at most a third of them of each author elsewhere, and these authors by id.
+    """Return the newest discoveries, and their authors elsewhere by id.
 
     The author of a discovery is a claim: replicas that nobody is known to have pushed lessons as are one author.
     """
@@ -331,12 +330,7 @@ def _newest_fairly(workspace: Workspace) -> tuple[list[Discovery], dict[str, str
     count = workspace.config.recall.discoveries
     newest = workspace.discoveries.newest(count * _LOOKED_AT)[::-1]
     by = {entry.id: groups.get(entry.by, "") for entry in newest if entry.by not in mine}
-    taken, share, rest = Counter[str](), list[Discovery](), list[Discovery]()
-    for entry in newest:
-        taken.update([by[entry.id]] if entry.id in by else [])
-        is_fair = entry.id not in by or taken[by[entry.id]] <= max(count // 3, 1)
-        (share if is_fair else rest).append(entry)
-    return (share + rest)[:count], by
+    return _fairly(newest, by, count), by
 
 
 def is_unasked(workspace: Workspace) -> bool:

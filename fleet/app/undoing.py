@@ -36,8 +36,8 @@ _PENDING = "undoing"
 """Key in ``local.db``: id of the run that is being undone."""
 _MAKE_RUNS = frozenset({"tidy", "consolidate", "sleep"})
 """Commands that changed something only where they left a run."""
-_NOT_SET = frozenset({"entry", "part", "seen", "inbox"})
-"""Names of fields that record an occurrence or an item of the inbox, and no value that could be set back."""
+_NOT_SET = frozenset({"entry", "part", "seen", "inbox", "account"})
+"""Names of fields that record an occurrence, an item or an account, and no value that could be set back."""
 _PRIVATE = frozenset({housekeeping.STAGE, housekeeping.MERGED_FROM})
 """Names of fields that stand in an agent's private file."""
 
@@ -194,7 +194,7 @@ class _Undoing:
     def _mark_entry(self, field: Field) -> None:
         """Mark an entry of the log as undone, or as valid again. It stays there, and no longer counts, or counts."""
         is_marked = CountedLog(self._workspace, self._agent).mark(field.id, is_undone=not field.after)
-        signals = Signals(self._workspace, self._agent)
+        signals = Signals(self._workspace.files, self._agent, self._workspace.wall)
         if field.after and (pending := signals.copy_of(field.id)):
             signals.dismiss(pending)
         elif not field.after and (pending := signals.ask_again(field.id)):

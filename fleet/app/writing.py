@@ -4,10 +4,10 @@ In order: lessons, memory notes, a skill draft, observations of the persona, the
 statement that the session does not support waits in the inbox. What was written for a session is not written again.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -36,6 +36,8 @@ ORIGIN = "origin"
 """Field of a lesson that a reflection stated first."""
 REFLECTION = "reflection"
 SKILL_DAYS = 7
+_ACCOUNT = "account"
+"""Name of a field of a run with what a writer wrote: a crash may leave the run without the pass's record."""
 _SKILL_CHARS_MIN = 50
 _CHECK_DAYS_MAX = 366
 _FLAGGED_WORDS_MIN = 3
@@ -141,10 +143,11 @@ class Writing:
         lessons = replace(logged, skipped=(*planned.skipped, *logged.skipped), error=planned.error or logged.error)
         if run := self._earlier_run():  # of a pass that crashed before it was recorded
             plan.edits = list(run.edits)
-            accounts = {**plan.writers, "lessons": lessons, **{each.name: each for each in self._written_by(run)}}
+            written = {each.id: msgspec.convert(each.after, Written) for each in run.fields if each.name == _ACCOUNT}
+            accounts = {**plan.writers, "lessons": lessons, **written}
         else:
-            plan = self._apply(plan, firsts, fields)
-            accounts = {**plan.writers, "lessons": lessons}
+            plan = self._apply(plan, firsts, fields, lessons)
+            accounts = plan.writers
         for name in accounts:
             accounts[name] = self._put(accounts[name], [each for each in plan.items if _writer_of(each) == name])
         accounts["user-model"] = self._tell_honcho(plan.updates, accounts["user-model"])
@@ -183,28 +186,19 @@ class Writing:
         except NoError:
             return None
 
-    def _written_by(self, run: Run) -> Iterator[Written]:
-        """Yield the account of each writer as far as a run has it."""
-        logged = tuple(str(each.after) for each in run.fields if each.name == "entry")
-        if logged:
-            yield Written(name="lessons", ids=logged, count=len(logged))
-        for edit in run.edits:
-            name = _FILES.get(PurePosixPath(edit.path).relative_to(self._workspace.own_path(self._agent)).parts[0], "")
-            if name and edit.after is not None:
-                before = set((edit.before or b"").splitlines())
-                new = [row for row in edit.after.splitlines() if row.startswith(b"- ") and row not in before]
-                yield Written(name=name, ids=(edit.path,), count=len(new) if name != "skill" else 1)
-
-    def _apply(self, plan: Plan, firsts: list[str], fields: list[Field]) -> Plan:
-        """Apply the edits of files as one run; return the plan that it was made of."""
+    def _apply(self, plan: Plan, firsts: list[str], fields: list[Field], lessons: Written) -> Plan:
+        """Apply the edits of files as one run, with what each writer wrote; return the plan that it was made of."""
         plans, summary = chain([plan], iter(self.plan, None)), f"reflected on session {self._session.id[:60]}"
 
         def planned() -> Draft | None:
             nonlocal plan
             plan = next(plans)
+            plan.writers["lessons"] = lessons
+            written = (Written(name=each.name, ids=each.ids, count=each.count) for each in plan.writers.values())
+            accounts = [Field(each.name, _ACCOUNT, None, msgspec.to_builtins(each)) for each in written if each.count]
             # An undo takes back the items of the inbox, too.
             has_changes = plan.edits or plan.items or firsts or fields
-            return Draft(self._run, summary, plan.edits, firsts, fields) if has_changes else None
+            return Draft(self._run, summary, plan.edits, firsts, [*fields, *accounts]) if has_changes else None
 
         Runs(self._workspace).apply_planned("reflect", self._agent, planned)
         return plan
@@ -458,13 +452,6 @@ _WRITERS: dict[str, Callable[[Writing, Plan], Written]] = {
     "user-model": Writing.plan_user_model,
     "next-check": Writing.plan_next_check,
 }
-_FILES = {
-    memory_md.FILE_NAME: "notes",
-    "skills": "skill",
-    memory_md.USER_MODEL: "user-model",
-    memory_md.CHECKS: "next-check",
-}
-"""Writer of each file of an agent."""
 
 
 def archive_edits(workspace: Workspace, agent: str, rows: Sequence[str]) -> list[Edit]:

@@ -150,11 +150,6 @@ class LocalFolder:
             if now_ms() - newest_ms > DAYS_KEPT * 86_400_000:
                 os.unlink(self.path_of(_NOTES, name))
 
-    def is_read_only(self) -> bool:
-        """Return whether nobody may write here: an ephemeral folder, and no lease."""
-        register = self.read("replica.toml", bytes_max=1024 * 1024)
-        return b"\nephemeral = true" in register and not os.environ.get("FLEET_REPLICA")
-
     # The sessions that hooks were called for: ``.fleet/heard/<session>`` has one line,
     # ``<host> <agent> <open|ended> <milliseconds> <path of the transcript>``.
 

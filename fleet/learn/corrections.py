@@ -105,7 +105,7 @@ class Corrections:
         """Signals in the agent's log."""
         from fleet.learn.signals import Signals  # a correction flags nothing
 
-        return Signals(self._workspace, self._agent)
+        return Signals(self._workspace.files, self._agent, self._workspace.wall)
 
     def log(self, correction: Correction, *, session: str = "", same: str = "", is_own: bool = False) -> LogResult:
         """Log one correction, durable before this returns.

@@ -75,7 +75,7 @@ class CountedLog:
             return 0
         from fleet.learn.signals import Signals  # a correction flags nothing
 
-        return len(Signals(self._workspace, self._agent).waiting(days=days))
+        return len(Signals(self._workspace.files, self._agent, self._workspace.wall).waiting(days=days))
 
     def last_ms(self) -> int:
         """Return when fleet logged the newest entry, with a lesson or without, milliseconds since 1970; 0 for never."""

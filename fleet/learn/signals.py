@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from crdt import clock
 from fleet.learn import corrections_md
 from fleet.learn.corrections_md import Bound, Correction, Draft, Entry, Log
 from fleet.model import limits, names
 from fleet.model.errors import UsageError
+from fleet.store import homes
 from fleet.store.files import Files
 from fleet.text import dates, markdown, screening
 
@@ -51,25 +52,12 @@ _REFUSED = re.compile(r"\n\((?:Refused|Stopped)\b[^\n]*\)\s*$")
 """Line below the words of a refusal that names what was refused."""
 
 
-class _Workspace(Protocol):
-    """The part of a workspace that a signal needs: a hook has no time to load the rest."""
-
-    @property
-    def files(self) -> Files: ...
-    @property
-    def is_read_only(self) -> bool: ...
-    def home(self, agent: str) -> Path: ...
-    def log_lock(self, agent: str, wait_s: float = ...) -> AbstractContextManager[None]: ...
-    def wall(self) -> str: ...
-
-
 class Flag(NamedTuple):
     """A signal as it was detected, unscreened.
 
     Attributes:
         quote: the words of the objection, or what failed and how.
         title: one line; else the beginning of the quote.
-        source: more about the source than its kind.
         confidence: strong, medium, weak, or a number as text.
         signal_class: correction, frustration, knowledge, failure, ...
         agent: the agent that objected, of kind ``agent``.
@@ -80,7 +68,6 @@ class Flag(NamedTuple):
     kind: Kind
     quote: str
     title: str = ""
-    source: str = ""
     confidence: str = "strong"
     signal_class: str = "correction"
     agent: str = ""
@@ -153,12 +140,14 @@ class _Mark(NamedTuple):
 
 
 class Signals:
-    """Signals in an agent's log."""
+    """Signals in an agent's log.
 
-    def __init__(self, workspace: _Workspace, agent: str) -> None:
-        self._workspace = workspace
-        self._agent = agent
-        self._path = workspace.home(agent) / corrections_md.FILE_NAME
+    ``wall``: returns the wall clock as a stamp.
+    """
+
+    def __init__(self, files: Files, agent: str, wall: Callable[[], str]) -> None:
+        self._files, self._agent, self._wall = files, agent, wall
+        self._path = files.root / files.homes / agent / corrections_md.FILE_NAME
 
     def flag(self, signal: Flag, *, session: str = "", wait_s: float = limits.LOCK_WAIT_S) -> _SignalResult:
         """Log one signal, durable before this returns. It counts for nothing until its lesson is stated.
@@ -173,7 +162,7 @@ class Signals:
         """
         if not names.is_agent(self._agent):
             raise UsageError(f"{self._agent[:40]!r} is no agent's name; the signal was not logged")
-        if self._workspace.is_read_only:
+        if homes.is_read_only(self._files.root):
             raise UsageError(
                 "this workspace is only read here, and no replica was lent to it: the signal was not logged"
             )
@@ -181,12 +170,12 @@ class Signals:
         word = corrections_md.session_word(session) if session else ""
         sameness = names.normalise(signal.sameness or _words(wrong)).encode("utf-8", "surrogatepass")
         identity = (str(signal.kind), word, blake2b(sameness, digest_size=6).hexdigest())
-        with self._workspace.log_lock(self._agent, wait_s):
+        with self._lock(wait_s):
             page = self._read()
             for mark in _marks(page[-_TAIL_BYTES:]):
                 if (mark.kind, mark.session, mark.key) == identity and not _is_settled(page, mark.id):
                     return _SignalResult(mark.id, is_new=False)
-            now = self._workspace.wall()[:_MOMENT_CHARS]
+            now = self._wall()[:_MOMENT_CHARS]
             when = f"{now[:10]} {now[11:16]}Z"
             class_ = f"{_word(signal.signal_class, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
             trigger, label = _screen(signal.trigger), _label(signal.kind)
@@ -199,7 +188,7 @@ class Signals:
 
         Return the id of the copy, new or not; "" where the entry states its lesson itself.
         """
-        with self._workspace.log_lock(self._agent):
+        with self._lock():
             page = self._read()
             log = Log.parse(page)
             original = _counted_as(entry, log)
@@ -230,7 +219,7 @@ class Signals:
         """Append an entry to the log, with its mark if there is one; return its id."""
         entry = draft.id_in(page)
         comment = mark._replace(id=entry).render() if mark is not None else ""
-        self._workspace.files.append(self._path, f"{draft.appended_to(page, self._agent)}{comment}".encode())
+        self._files.append(self._path, f"{draft.appended_to(page, self._agent)}{comment}".encode())
         return entry
 
     def waiting(self, session: str = "", *, days: float = 0.0, everything: bool = False) -> list[Waiting]:
@@ -253,7 +242,7 @@ class Signals:
             if not marks:
                 return []
         dismissed = {match[1].decode() for match in re.finditer(_DISMISSED, page)}
-        oldest_ms = clock.unpack(self._workspace.wall())[0] - days * 86_400_000 if days else 0
+        oldest_ms = clock.unpack(self._wall())[0] - days * 86_400_000 if days else 0
         log, waiting = Log.parse(page).bound(), []
         counted_in = _by_session(log)
         for item in log:
@@ -294,7 +283,7 @@ class Signals:
             DiskError: it did not reach the disk.
         """
         id_prefix = prefix if prefix.startswith("c-") or not prefix else f"c-{prefix}"
-        with self._workspace.log_lock(self._agent):
+        with self._lock():
             asked = {each.id for each in self.waiting()}
             candidates = self.waiting(everything=True)
             if not prefix:
@@ -304,12 +293,12 @@ class Signals:
                 none = f"no correction without a lesson begins with {prefix[:40]!r}; nothing was changed"
                 shown = {each.id: each.shown() for each in chosen}
                 names.only(shown, prefix, f"{none}. `fleet learn --waiting --all` lists them")
-            now = self._workspace.wall()[:_MOMENT_CHARS]
+            now = self._wall()[:_MOMENT_CHARS]
             page = self._read()
             new = [each for each in chosen if f"<!-- fleet dismissed {each.id} ".encode() not in page]
             marks = "".join(f"<!-- fleet dismissed {each.id} at={now} -->\n" for each in new)
             if marks:
-                self._workspace.files.append(self._path, f"\n{marks}".encode())
+                self._files.append(self._path, f"\n{marks}".encode())
         return chosen
 
     def origin(self, entry: str) -> tuple[str, int | None]:
@@ -317,8 +306,12 @@ class Signals:
         mark = next((mark for mark in _marks(self._read()) if mark.id == entry), None)
         return (mark.session, dates.to_ms(mark.at)) if mark is not None else ("", None)
 
+    def _lock(self, wait_s: float = limits.LOCK_WAIT_S) -> AbstractContextManager[None]:
+        """Hold the lock of the log, the one that every command takes."""
+        return self._files.lock(self._files.root / ".fleet" / "locks" / f"log-{self._agent}.lock", wait_s)
+
     def _read(self) -> bytes:
-        return self._workspace.files.read(self._path)
+        return self._files.read(self._path)
 
 
 def _marks(data: bytes) -> Iterator[_Mark]:
@@ -370,11 +363,9 @@ def _screen_flag(signal: Flag) -> tuple[str, str, str]:
     """Return title, quote and source, screened."""
     quote = _capped(signal.quote, limits.SIGNAL_QUOTE_CHARS_MAX)
     title = _capped(signal.title, limits.SIGNAL_TITLE_CHARS_MAX)
-    detail = _capped(signal.source, limits.SIGNAL_TITLE_CHARS_MAX)
     kind = signal.agent if signal.kind == "agent" and names.is_agent(signal.agent) else _SOURCES[signal.kind]
-    source = ": ".join(filter(None, [f"auto-detected ({kind})", screening.one_line(detail)]))
     title = screening.one_line(title) or _first_line(quote) or "a signal without words"
-    return title, quote, source
+    return title, quote, f"auto-detected ({kind})"
 
 
 def _capped(text: str, chars_max: int) -> str:

@@ -12,8 +12,9 @@ between the lines that people put there. A monolithic scratchpad is migrated to 
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple
 
@@ -414,13 +415,10 @@ class Plan(NamedTuple):
         index: str,
         files: Mapping[str, bytes],
         blocks: Sequence[Block],
-        absolute: Callable[[str, str], str],
         taken_back: Sequence[str] = (),
     ) -> "Plan":
         """Return the changes of the topics and the index by these daily logs.
 
-        ``absolute``: returns a text with absolute dates, given its day. They are made absolute before texts are
-            compared: else a topic would be a new one each time.
         ``taken_back``: texts of topics that were undone: a text that says the same becomes none again.
         """
         known = {path: Topic.read(path, data) for path, data in sorted(files.items())}
@@ -428,7 +426,7 @@ class Plan(NamedTuple):
         troubled = [f"{each.path} {each.trouble}" for each in known.values() if each.trouble]
 
         kept, skipped = _gathered(blocks)
-        dated = (each._replace(text=absolute(each.text, each.at)) for each in kept)
+        dated = map(_with_absolute_dates, kept)  # before texts are compared: else a topic would be new each time
         texts = [*(text for _, text in numbered), *taken_back]
         recurrences, matched = Recurrence.among(
             dated, texts, partial(_DATE.sub, " ")
@@ -495,6 +493,12 @@ def _contradicted(topics: Iterable[Topic]) -> set[str]:
 
 
 # --- gathering ------------------------------------------------------------------------------------------------------
+
+
+def _with_absolute_dates(statement: Statement) -> Statement:
+    if (ms := dates.to_ms(statement.at)) is None:
+        return statement
+    return statement._replace(text=dates.absolutize(statement.text, datetime.fromtimestamp(ms / 1000, UTC)))
 
 
 def _gathered(blocks: Iterable[Block]) -> tuple[list[Statement], dict[str, int]]:

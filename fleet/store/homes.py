@@ -144,6 +144,12 @@ def ignores_at_the_root() -> tuple[str, ...]:
     )
 
 
+def is_read_only(root: str | os.PathLike[str]) -> bool:
+    """Return whether nobody may write below a root: an ephemeral folder, and no lease."""
+    register = read(os.path.join(root, ".fleet", "replica.toml"), _CONFIG_BYTES_MAX)
+    return b"\nephemeral = true" in register and not os.environ.get("FLEET_REPLICA")
+
+
 def read(path: str, bytes_max: int, *, from_end: bool = False, follows: bool = False) -> bytes:
     """Return the first or last bytes of a plain file; b"" for any other, and for a link that is not to be followed.
 

@@ -191,7 +191,9 @@ def test_what_a_hook_logged_was_logged_though_it_has_no_lesson_yet(w):
     w.now_ms = time.time_ns() // 1_000_000 + 9 * 86_400_000
     assert [each for each in look(w)["silent"] if "logged" in each]
     workspace = Workspace(w.folder / "w", World(wall_ms=lambda: w.now_ms))
-    Signals(workspace, "velma").flag(Flag("human", "no, that is wrong, never use yarn"), session="s")
+    Signals(workspace.files, "velma", workspace.wall).flag(
+        Flag("human", "no, that is wrong, never use yarn"), session="s"
+    )
     workspace.close()
     found = look(w)
     assert [each for each in found["silent"] if "logged" in each] == []

@@ -17,7 +17,11 @@ def velma(stage):
 
 def flagged(stage, where, signal=None, session="s-1"):
     workspace = Workspace(stage.folder / where)
-    return Signals(workspace, where).flag(signal or Flag("human", "no, use pnpm here"), session=session).id
+    return (
+        Signals(workspace.files, where, workspace.wall)
+        .flag(signal or Flag("human", "no, use pnpm here"), session=session)
+        .id
+    )
 
 
 def learn(stage, where, *words, **more):

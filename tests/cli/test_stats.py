@@ -113,7 +113,7 @@ def test_feedback_that_says_nothing_is_none(stage, velma, words, code, told):
 
 def test_what_waits_for_its_lesson_is_counted(stage, velma):
     workspace = Workspace(stage.folder / velma)
-    Signals(workspace, velma).flag(Flag("human", "no"))
+    Signals(workspace.files, velma, workspace.wall).flag(Flag("human", "no"))
     workspace.close()
     assert stats(stage, velma)["unfilled"] == 1
     assert "1 without a lesson yet" in stage.run(velma, "stats").stdout

@@ -53,7 +53,7 @@ def log_of(workspace):
 
 
 def flagged(workspace, quote="no, use pnpm here", session="s-1", kind="human"):
-    return Signals(workspace, "velma").flag(Flag(kind, quote), session=session).id
+    return Signals(workspace.files, "velma", workspace.wall).flag(Flag(kind, quote), session=session).id
 
 
 def seen(workspace):
@@ -83,7 +83,7 @@ def test_a_filled_entry_counts_like_any_correction(workspace):
     (line,) = workspace.patterns.lessons()
     assert (line.id, line.correct, line.count("sessions")) == (done.id, "pnpm install", 1)
     assert CountedLog(workspace, "velma").unfilled() == 0
-    assert signals.Signals(workspace, "velma").waiting() == []
+    assert signals.Signals(workspace.files, "velma", workspace.wall).waiting() == []
     counting.reconcile_all(workspace)
     assert seen(workspace) == {LESSON: 1}
 
@@ -109,7 +109,7 @@ def test_all_four_triggers_count_alike(workspace, wall):
         Flag("self", "ran npm by habit"),
     )
     for number, signal in enumerate(told, 1):
-        done = Signals(workspace, "velma").flag(signal, session=f"s-{number}")
+        done = Signals(workspace.files, "velma", workspace.wall).flag(signal, session=f"s-{number}")
         assert state_lesson(workspace, "velma", done.id, LESSON).seen == number
     correct(workspace, "velma", Correction("ran npm", "run pnpm", LESSON, source="self"), session="s-5")
     (line,) = workspace.patterns.lessons()
@@ -370,9 +370,9 @@ def test_a_bare_entry_before_a_lesson_is_an_entry_still(workspace):
     path = log_of(workspace)
     path.write_text(path.read_text() + "\n# Never bulk-commit\n\nSplit.\n")
     state_lesson(workspace, "velma", entry, LESSON)
-    assert [each.title for each in signals.Signals(workspace, "velma").waiting(everything=True)] == [
-        "Never bulk-commit"
-    ]
+    assert [
+        each.title for each in signals.Signals(workspace.files, "velma", workspace.wall).waiting(everything=True)
+    ] == ["Never bulk-commit"]
 
 
 def test_the_pattern_that_stands_in_an_entry_is_the_one_that_counts(workspace):

@@ -723,7 +723,7 @@ def test_old_sessions_are_resumed_where_they_stopped(w, tmp_path):
 def test_a_refusal_that_is_heard_after_it_was_reflected_on_waits_for_nobody(w, talk):
     session_end.reflect(w, "velma", talk.path)
     [refused] = objections(sessions.read(talk.path).events)[0]
-    signals = Signals(w, "velma")
+    signals = Signals(w.files, "velma", w.wall)
     signals.flag(flagging._flag_of(refused, "strong"), session=talk.session)
     assert signals.waiting() == signals.waiting(talk.session) == []
     signals.flag(flagging._flag_of(refused, "strong"), session="another")

@@ -428,13 +428,13 @@ class Wider(Simulation):
 
     def flag(self, machine: Machine) -> None:
         """Log a signal, whose lesson is still to be stated."""
-        signal = Flag("human", f"no, not like this: {self.new_number()}")
-        Signals(self.open(machine), machine.agent).flag(signal, session=str(self.now_ms))
+        signal, workspace = Flag("human", f"no, not like this: {self.new_number()}"), self.open(machine)
+        Signals(workspace.files, machine.agent, workspace.wall).flag(signal, session=str(self.now_ms))
 
     def state(self, machine: Machine) -> bool:
         """State the lesson of a signal: it counts like a correction."""
         workspace = self.open(machine)
-        waiting = Signals(workspace, machine.agent).waiting(everything=True)
+        waiting = Signals(workspace.files, machine.agent, workspace.wall).waiting(everything=True)
         if not waiting:
             return False
         entry, lesson = self.rng.choice(waiting).id, self.rng.choice(self.promised.worded)
