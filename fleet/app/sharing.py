@@ -23,7 +23,6 @@ from fleet.reflect.clusters import Weighing
 from fleet.share.exchange import Exchange, ExchangeCounts, Hooks, warn_of_old_state
 from fleet.share.git import Address, GitRemote, Repository, check_branch
 from fleet.share.outgoing import Outbox, Outgoing
-from fleet.share.remote import Remote
 from fleet.store import config, consent, git
 from fleet.store.database import Pause
 from fleet.store.git import Author
@@ -182,7 +181,7 @@ def update_here(workspace: Workspace, agent: str) -> tuple[list[str], bool]:
 
 def sync_with(
     workspace: Workspace,
-    remote: Remote | None,
+    remote: GitRemote | None,
     *,
     compact: bool = False,
     rng: Random | None = None,
@@ -217,7 +216,7 @@ def sync_with(
         return _result(workspace, remote, exchanged, promoted)
 
 
-def _agreed_remote(workspace: Workspace) -> tuple[Remote | None, str]:
+def _agreed_remote(workspace: Workspace) -> tuple[GitRemote | None, str]:
     """Return the remote that somebody here agreed to, or None and the reason."""
     if pause := workspace.state.paused(workspace.wall()):
         return None, f"sharing is paused {pause}"
@@ -360,7 +359,9 @@ def _note_remote_answered(workspace: Workspace, **when: str) -> None:
     workspace.state.put(sync_failed="", **when)
 
 
-def _result(workspace: Workspace, remote: Remote | None, counts: ExchangeCounts, promoted: Sequence[str]) -> SyncResult:
+def _result(
+    workspace: Workspace, remote: GitRemote | None, counts: ExchangeCounts, promoted: Sequence[str]
+) -> SyncResult:
     refused = counts.refused.union(workspace.db.refused())
     refused_before, held_before = _reported_before(workspace, refused, is_shared=remote is not None)
     return SyncResult(
@@ -447,7 +448,7 @@ class Membership:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace, self._state = workspace, workspace.state
 
-    def remote(self, *, yes: bool = False) -> Remote | None:
+    def remote(self, *, yes: bool = False) -> GitRemote | None:
         """Return the clan's remote if somebody here has agreed to it, or does now with ``yes``; None without one.
 
         Raises:

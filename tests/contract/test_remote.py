@@ -15,7 +15,7 @@ import pytest
 from fleet.model import limits
 from fleet.model import line as codec
 from fleet.share.git import GitRemote
-from fleet.share.remote import Files, Moved, Remote, RemoteRefused, RemoteUnavailable
+from fleet.share.remote import Files, Moved, RemoteRefused, RemoteUnavailable
 from fleet.store.git import Bare
 from fleet.store.tree import GitTree
 from tests.memory_remote import MemoryRemote, MemoryServer, MemoryTree
@@ -23,6 +23,7 @@ from tests.pulling import PullingRemote, Whole
 
 ONE = "patterns.d/popashot.7f3a91c2.jsonl"
 TWO = "patterns.d/tank.c0ffee42.jsonl"
+Remote = GitRemote | MemoryRemote
 
 
 def line(number: int, seen: int = 1) -> bytes:
