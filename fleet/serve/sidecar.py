@@ -135,16 +135,16 @@ class _Sidecar:
             if self.settings.metrics_port:
                 port = self.settings.metrics_port
                 tasks["metrics"] = lambda: _serve_figures(self.figures, self.agent, port)
-            if every_s := units.Manager().alive_every_s():
+            if every_s := units.alive_every_s():
                 tasks["alive"] = partial(_show_life, every_s)
             for name, background in self.background.items():
                 tasks[name] = partial(background, self._lines, self._news.set, self._stop)
             for name, task in tasks.items():
                 group.start_soon(_keep_up, name, task, self._died, self.rng)
             self.log("started", "")
-            units.Manager().notify(units.READY)
+            units.notify(units.READY)
             await self._stop.wait()
-            units.Manager().notify(units.STOPPING)
+            units.notify(units.STOPPING)
             await self._finish()
             group.cancel_scope.cancel()
         self.log("stopped", "")
@@ -329,7 +329,7 @@ def _has_lines(paths: Iterable[str]) -> bool:
 
 async def _show_life(every_s: float) -> None:
     while True:
-        units.Manager().notify(units.ALIVE)
+        units.notify(units.ALIVE)
         await anyio.sleep(every_s)
 
 
@@ -457,7 +457,7 @@ def run(workspace: Workspace, agent: str) -> bool:
             anyio.run(sidecar.run)
     except BusyError:
         # systemd takes one that ends without a notification for broken, and starts it again and again.
-        units.Manager().notify(f"{units.READY}\nSTATUS=another one looks after {agent} already")
+        units.notify(f"{units.READY}\nSTATUS=another one looks after {agent} already")
         return False
     return True
 
