@@ -29,7 +29,6 @@ from fleet.store.git import Author
 from fleet.store.lines import KINDS, Kind
 from fleet.store.runs import Runs
 from fleet.store.semantic import Embeddings
-from fleet.store.tree import GitTree
 from fleet.store.workspace import Workspace
 from fleet.text import screening
 from fleet.text.screening import counted
@@ -470,10 +469,7 @@ class Membership:
                 raise ConsentNeededError(f"{address.redacted}, branch {branch}", by_file if share.remote else by_git)
             self.agree(address.bare)
         url = self._state.get(_LOGIN + address) or address
-        mirror = self._workspace.tree if isinstance(self._workspace.tree, GitTree) else None
-        return GitRemote(
-            self._workspace.local / "git", url, branch, timeout_s=share.wait_s, mirror=mirror, author=self._author(url)
-        )
+        return GitRemote(self._workspace.tree, url, branch, timeout_s=share.wait_s, author=self._author(url))
 
     def _author(self, url: str) -> Author:
         """Return the author of commits: whom the project names or a person agreed to, and the machine's pseudonym.

@@ -62,9 +62,8 @@ class GitRemote:
     """One branch of one git repository.
 
     Args:
-        git_dir: a bare repository of fleet's own; made when it is missing, made anew when it is damaged.
+        mirror: the tree store, whose repository is made when it is missing, made anew when it is damaged.
         url: what git takes as a remote; see ``Address.checked``.
-        mirror: the tree store of the same repository, which shares its listings of trees and reads for both.
 
     Attributes:
         name: the address for people, without credentials.
@@ -77,12 +76,11 @@ class GitRemote:
 
     def __init__(
         self,
-        git_dir: Path,
+        mirror: tree.GitTree,
         url: str,
         branch: str,
         *,
         timeout_s: float = 60,
-        mirror: tree.GitTree | None = None,
         author: Author | None = None,
     ) -> None:
         self.warnings: list[str] = []
@@ -90,11 +88,10 @@ class GitRemote:
         self._url = Address.checked(url)
         self._branch = check_branch(branch)
         self.name = for_terminal(self._url.redacted)
-        self._timeout_s = timeout_s
         self._author = author
         self._has_turned = False
-        self._mirror = mirror or tree.GitTree(git_dir)
-        self._copy = Bare(git_dir, timeout_s, self._url.secrets, self._mirror.listings, self._mirror.places)
+        self._mirror = mirror
+        self._copy = Bare(mirror.folder, timeout_s, self._url.secrets, mirror.listings, mirror.places)
 
     def fetch(self, since: Mark) -> Mark:
         """Bring the branch into the local copy; return its head, "" where it is gone.
