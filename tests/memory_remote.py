@@ -170,7 +170,7 @@ class MemoryRemote:
         if mark not in self._commits:
             parent = self._server.parent(mark)
             on, old, new = self._brought(parent), self._server.tree(parent), self._server.tree(mark)
-            bare = Bare(self._tree._folder, listings=self._tree.listings)
+            bare = Bare(self._tree.folder, listings=self._tree.listings)
             with bare.locked():
                 self._commits[mark] = bare.commit(dict.fromkeys(old, b"") | new, on, message=mark)
         return self._commits[mark]

@@ -23,14 +23,12 @@ from fleet.reflect.clusters import Weighing
 from fleet.share.exchange import Exchange, ExchangeCounts, Hooks, warn_of_old_state
 from fleet.share.git import Address, GitRemote, Repository, check_branch
 from fleet.share.outgoing import Outbox, Outgoing
-from fleet.share.remote import Remote
 from fleet.store import config, consent, git
 from fleet.store.database import Pause
 from fleet.store.git import Author
 from fleet.store.lines import KINDS
 from fleet.store.runs import Runs
 from fleet.store.semantic import Embeddings
-from fleet.store.tree import GitTree
 from fleet.store.workspace import Workspace
 from fleet.text import screening
 from fleet.text.screening import counted
@@ -182,7 +180,7 @@ def update_here(workspace: Workspace, agent: str) -> tuple[list[str], bool]:
 
 def sync_with(
     workspace: Workspace,
-    remote: Remote | None,
+    remote: GitRemote | None,
     *,
     compact: bool = False,
     rng: Random | None = None,
@@ -217,7 +215,7 @@ def sync_with(
         return _result(workspace, remote, exchanged, promoted)
 
 
-def _agreed_remote(workspace: Workspace) -> tuple[Remote | None, str]:
+def _agreed_remote(workspace: Workspace) -> tuple[GitRemote | None, str]:
     """Return the remote that somebody here agreed to, or None and the reason."""
     if pause := workspace.state.paused(workspace.wall()):
         return None, f"sharing is paused {pause}"
@@ -360,7 +358,9 @@ def _note_remote_answered(workspace: Workspace, **when: str) -> None:
     workspace.state.put(sync_failed="", **when)
 
 
-def _result(workspace: Workspace, remote: Remote | None, counts: ExchangeCounts, promoted: Sequence[str]) -> SyncResult:
+def _result(
+    workspace: Workspace, remote: GitRemote | None, counts: ExchangeCounts, promoted: Sequence[str]
+) -> SyncResult:
     refused = counts.refused.union(workspace.db.refused())
     refused_before, held_before = _reported_before(workspace, refused, is_shared=remote is not None)
     return SyncResult(
@@ -447,7 +447,7 @@ class Membership:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace, self._state = workspace, workspace.state
 
-    def remote(self, *, yes: bool = False) -> Remote | None:
+    def remote(self, *, yes: bool = False) -> GitRemote | None:
         """Return the clan's remote if somebody here has agreed to it, or does now with ``yes``; None without one.
 
         Raises:
@@ -469,10 +469,7 @@ class Membership:
                 raise ConsentNeededError(f"{address.redacted}, branch {branch}", by_file if share.remote else by_git)
             self.agree(address.bare)
         url = self._state.get(_LOGIN + address) or address
-        mirror = self._workspace.tree if isinstance(self._workspace.tree, GitTree) else None
-        return GitRemote(
-            self._workspace.local / "git", url, branch, timeout_s=share.wait_s, mirror=mirror, author=self._author(url)
-        )
+        return GitRemote(self._workspace.tree, url, branch, timeout_s=share.wait_s, author=self._author(url))
 
     def _author(self, url: str) -> Author:
         """Return the author of commits: whom the project names or a person agreed to, and the machine's pseudonym.

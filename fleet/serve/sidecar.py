@@ -81,6 +81,7 @@ async def _next(event: asyncio.Event) -> None:
     event.clear()
 
 
+_Log = Callable[[str], None]
 Background = Callable[[asyncio.Event, Callable[[], None], anyio.Event], Awaitable[None]]
 """A task beside the others: it waits for changed local lines, calls when others arrived, and ends at the event."""
 
@@ -135,16 +136,16 @@ class _Sidecar:
             if self.settings.metrics_port:
                 port = self.settings.metrics_port
                 tasks["metrics"] = lambda: _serve_figures(self.figures, self.agent, port)
-            if every_s := units.Manager().alive_every_s():
+            if every_s := units.alive_every_s():
                 tasks["alive"] = partial(_show_life, every_s)
             for name, background in self.background.items():
                 tasks[name] = partial(background, self._lines, self._news.set, self._stop)
             for name, task in tasks.items():
                 group.start_soon(_keep_up, name, task, self._died, self.rng)
             self.log("started", "")
-            units.Manager().notify(units.READY)
+            units.notify(units.READY)
             await self._stop.wait()
-            units.Manager().notify(units.STOPPING)
+            units.notify(units.STOPPING)
             await self._finish()
             group.cancel_scope.cancel()
         self.log("stopped", "")
@@ -329,7 +330,7 @@ def _has_lines(paths: Iterable[str]) -> bool:
 
 async def _show_life(every_s: float) -> None:
     while True:
-        units.Manager().notify(units.ALIVE)
+        units.notify(units.ALIVE)
         await anyio.sleep(every_s)
 
 
@@ -457,7 +458,7 @@ def run(workspace: Workspace, agent: str) -> bool:
             anyio.run(sidecar.run)
     except BusyError:
         # systemd takes one that ends without a notification for broken, and starts it again and again.
-        units.Manager().notify(f"{units.READY}\nSTATUS=another one looks after {agent} already")
+        units.notify(f"{units.READY}\nSTATUS=another one looks after {agent} already")
         return False
     return True
 
@@ -470,19 +471,12 @@ def _background(workspace: Workspace, agent: str, log: Callable[[str, str], None
     except UsageError as unconfirmed:
         log("live", str(unconfirmed))
         return {}
-
-    class Into(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            log("live", record.getMessage())
-
-    live_log = logging.getLogger("fleet.live")
-    live_log.addHandler(Into())
-    live_log.setLevel(logging.INFO)
-    live_log.propagate = False
-    return {"live": partial(_live, workspace.root, agent)}
+    return {"live": partial(_live, workspace.root, agent, partial(log, "live"))}
 
 
-async def _live(root: Path, agent: str, changed: asyncio.Event, arrived: Callable[[], None], stop: anyio.Event) -> None:
+async def _live(
+    root: Path, agent: str, log: _Log, changed: asyncio.Event, arrived: Callable[[], None], stop: anyio.Event
+) -> None:
     """Keep one agent connected to the live room until stopped; returns at once where ``[live]`` names no room.
 
     A lost connection is made again, with back-off, and never raises. With ``serve``, this process is the server as
@@ -494,10 +488,10 @@ async def _live(root: Path, agent: str, changed: asyncio.Event, arrived: Callabl
         settings = access.Access(workspace).agreed()
     if settings is None:
         return
-    live = Live(lambda: Workspace(root), agent, access.Where.named(settings), arrived)
-    parts = [stop.wait(), _left(root), live.run(partial(_next, changed))]
+    live = Live(lambda: Workspace(root), agent, access.Where.named(settings), arrived, log)
+    parts = [stop.wait(), _left(root, log), live.run(partial(_next, changed))]
     if settings.serve:
-        parts.append(_serve_live(settings))
+        parts.append(_serve_live(settings, log))
     tasks = [asyncio.ensure_future(part) for part in parts]  # no group: its error would hide the one of the task
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -509,14 +503,14 @@ async def _live(root: Path, agent: str, changed: asyncio.Event, arrived: Callabl
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _left(root: Path) -> None:
+async def _left(root: Path, log: _Log) -> None:
     with closing(Local(root / local.FOLDER / "local.db")) as state:
         while state.agreed(consent.LIVE):
             await anyio.sleep(_LEFT_S)
-        logging.getLogger("fleet.live").info("live: nobody agrees to the room any more; it was left")
+        log("live: nobody agrees to the room any more; it was left")
 
 
-async def _serve_live(settings: config.Live) -> None:
+async def _serve_live(settings: config.Live, log: _Log) -> None:
     """Serve on loopback; where another process here does, try again at an interval."""
     from fleet.serve.room import Rooms, Rules, serving
 
@@ -528,7 +522,7 @@ async def _serve_live(settings: config.Live) -> None:
         with suppress(OSError):
             async with serving(rooms, settings.port):
                 with access.published(settings.port, token):
-                    logging.getLogger("fleet.live").info("live: serving on %s:%d", rooms.rules.host, settings.port)
+                    log(f"live: serving on {rooms.rules.host}:{settings.port}")
                     await anyio.sleep_forever()
         await anyio.sleep(_TAKEN_S)
 

@@ -206,37 +206,27 @@ class Seat(NamedTuple):
 # --- notifying the manager --------------------------------------------------------------------------------------------
 
 
-class Manager:
-    """The service manager that started this process, if one did: systemd, over its socket.
+def notify(state: str) -> None:
+    """Notify systemd of a state, if it started this process: ``NOTIFY_SOCKET`` is a path, or an abstract ``@`` name."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return
+    if address.startswith("@"):
+        address = f"\0{address[1:]}"
+    with (
+        suppress(OSError),
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | getattr(socket, "SOCK_CLOEXEC", 0)) as manager,
+    ):
+        manager.connect(address)
+        manager.sendall(state.encode())
 
-    ``environment``: where ``NOTIFY_SOCKET`` names a path, or an abstract address after an ``@``.
-    """
 
-    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
-        self._environment = environment
-
-    def notify(self, state: str) -> bool:
-        """Send one state; return whether a manager took it."""
-        address = self._environment.get("NOTIFY_SOCKET", "")
-        if not address.startswith(("/", "@")):
-            return False
-        if address.startswith("@"):
-            address = f"\0{address[1:]}"
-        try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | getattr(socket, "SOCK_CLOEXEC", 0)) as manager:
-                manager.connect(address)
-                manager.sendall(state.encode())
-        except OSError:
-            return False
-        return True
-
-    def alive_every_s(self, pid: int | None = None) -> float:
-        """Return the interval of signs of life, seconds: half of ``WATCHDOG_USEC``; 0 for none."""
-        watched = self._environment.get("WATCHDOG_PID", "")
-        if watched and watched != str(os.getpid() if pid is None else pid):
-            return 0.0
-        try:
-            wanted = int(self._environment.get("WATCHDOG_USEC", "0"))
-        except ValueError:
-            return 0.0
-        return max(wanted, 0) / 2_000_000
+def alive_every_s() -> float:
+    """Return the interval of signs of life, seconds: half of ``WATCHDOG_USEC``; 0 for none."""
+    if os.environ.get("WATCHDOG_PID", "") not in ("", str(os.getpid())):
+        return 0.0
+    try:
+        wanted = int(os.environ.get("WATCHDOG_USEC", "0"))
+    except ValueError:
+        return 0.0
+    return max(wanted, 0) / 2_000_000

@@ -22,8 +22,9 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.errors import BusyError, NoError, RefusedError
 from fleet.model.line import Line, is_version_1
+from fleet.share.git import GitRemote
 from fleet.share.outgoing import Outbox, Outgoing
-from fleet.share.remote import Files, Mark, Moved, Remote, RemoteRefused
+from fleet.share.remote import Files, Mark, Moved, RemoteRefused
 from fleet.store.ingest import Taken
 from fleet.store.lines import PATTERNS, Entry, Kind, lesson_lines
 from fleet.store.tree import (
@@ -78,7 +79,7 @@ class Exchange(msgspec.Struct, eq=False):
     """One exchange with a remote. The caller holds the workspace's sync lock."""
 
     workspace: Workspace
-    remote: Remote
+    remote: GitRemote
     hooks: Hooks
     rng: Random | None = None
     sleep: Callable[[float], None] = time.sleep

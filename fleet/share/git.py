@@ -24,7 +24,7 @@ from fleet.share.remote import (
 from fleet.store import git, tree
 from fleet.store.git import SCHEMES, SEEN, Author, Bare, Entry, GitDamaged, GitFailed
 from fleet.store.process import Done
-from fleet.text.screening import counted, for_terminal
+from fleet.text.screening import for_terminal
 
 _NAME = "fleet-clan"  # the remote, on git's command line only; no configuration file mentions it
 # --update-shallow: else a remote that is a shallow clone itself is refused.
@@ -62,9 +62,13 @@ class GitRemote:
     """One branch of one git repository.
 
     Args:
-        git_dir: a bare repository of fleet's own; made when it is missing, made anew when it is damaged.
+        mirror: the tree store, whose repository is made when it is missing, made anew when it is damaged.
         url: what git takes as a remote; see ``Address.checked``.
-        mirror: the tree store of the same repository, which shares its listings of trees and reads for both.
+
+    Attributes:
+        name: the address for people, without credentials.
+        warnings: for a person; the caller shows them.
+        skipped: number of files that were not read: then the sync is partial.
 
     Raises:
         UsageError: the url or the branch is not safe to hand to git.
@@ -72,12 +76,11 @@ class GitRemote:
 
     def __init__(
         self,
-        git_dir: Path,
+        mirror: tree.GitTree,
         url: str,
         branch: str,
         *,
         timeout_s: float = 60,
-        mirror: tree.GitTree | None = None,
         author: Author | None = None,
     ) -> None:
         self.warnings: list[str] = []
@@ -85,14 +88,19 @@ class GitRemote:
         self._url = Address.checked(url)
         self._branch = check_branch(branch)
         self.name = for_terminal(self._url.redacted)
-        self._timeout_s = timeout_s
         self._author = author
         self._has_turned = False
-        self._mirror = mirror or tree.GitTree(git_dir)
-        self._copy = Bare(git_dir, timeout_s, self._url.secrets, self._mirror.listings, self._mirror.places)
+        self._mirror = mirror
+        self._copy = Bare(mirror.folder, timeout_s, self._url.secrets, mirror.listings, mirror.places)
 
     def fetch(self, since: Mark) -> Mark:
-        """Bring the branch into the local copy; return its head, "" where it is gone."""
+        """Bring the branch into the local copy; return its head, "" where it is gone.
+
+        Warns where the head does not descend from ``since``.
+
+        Raises:
+            RemoteUnavailable: nothing was read.
+        """
         with self._locked():
             try:
                 return self._fetch(since)
@@ -100,10 +108,15 @@ class GitRemote:
                 self._rebuild(str(why))
                 return self._fetch(since)
 
-    def push(self, files: Files, on: Mark, *, message: str | None = None) -> Mark | Moved:
-        """Commit files on top of ``on`` and push that, if the branch is still exactly there.
+    def push(self, files: Files, on: Mark, *, message: str = "fleet: lines") -> Mark | Moved:
+        """Commit files on top of ``on`` and push that, all or none, if the branch is still exactly there.
 
-        Paths that are not the clan's stay in the tree as they are.
+        Without any file nothing happens. Paths that are not the clan's stay in the tree as they are.
+
+        Raises:
+            RemoteUnavailable: it may or may not have arrived; pushing it again is harmless.
+            RemoteRefused: it was not taken.
+            ValueError: a path is not one of the clan's.
         """
         check_outgoing(files)
         if not files:
@@ -114,8 +127,7 @@ class GitRemote:
             try:
                 safe, unsafe = self._copy.fit(on)
                 kept = safe if unsafe or on in self._copy.ignored() else None
-                subject = message or f"fleet: {counted(len(files), 'file')}"
-                commit = self._copy.commit(files, on, message=subject, at_s=time.time(), author=self._author, kept=kept)
+                commit = self._copy.commit(files, on, message=message, at_s=time.time(), author=self._author, kept=kept)
             except GitDamaged as why:
                 # Most often `on` is not here: the copy is newer than the mark. A fetch mends both.
                 if not on or self._copy.git("cat-file", "-e", on).code == 0:

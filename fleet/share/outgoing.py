@@ -20,7 +20,7 @@ from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line
 from fleet.model.pattern import fold
 from fleet.share.remote import Files
-from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, LineReader
+from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, LineReader, raws_of
 from fleet.store.tree import ATTRIBUTES, FORMAT, FORMAT_TEXT, MEMBERS, Members, Paths, TreeGoneError
 from fleet.store.workspace import Workspace
 from fleet.text import screening
@@ -130,11 +130,7 @@ class Outbox:
             is_private = isinstance(entry, Line) and fold(entry).scope == "private"
             for path, part in _by_shard(entry, mine):
                 reasons = [PRIVATE] if is_private else gate(part)
-                raws = (
-                    codec.split(part)
-                    if isinstance(part, Line)
-                    else [part.raw if isinstance(part, Carried) else DISCOVERIES.encode(part)]
-                )
+                raws = raws_of(part)
                 if reasons:
                     out.withheld += [_Withheld(path, "; ".join(reasons)) for _ in raws]
                 else:

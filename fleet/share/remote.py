@@ -1,11 +1,9 @@
-"""The remote of a clan, as the exchange sees it: it keeps commits of files, and brings them into our tree store.
+"""Values that pass between the exchange and a clan's remote, which keeps commits of files and knows no patterns.
 
-It knows nothing of patterns. Each transport is one class with two methods, and one suite,
+A transport is one class with the methods ``fetch`` and ``push`` of ``GitRemote``, and one suite,
 ``tests/contract/test_remote.py``, runs over all of them. Delivery at least once and in any order is enough, since the
 join of lines is idempotent and commutative.
 """
-
-from typing import Protocol
 
 import msgspec
 
@@ -36,39 +34,6 @@ class RemoteRefused(FleetError):  # noqa: N818 - the far side's own word
     """The far side refused: a hook, a permission. Its screened words are in the message."""
 
     exit_code = 3
-
-
-class Remote(Protocol):
-    """A shared store of the clan's files."""
-
-    name: str
-    """Its address for people, without credentials."""
-    warnings: list[str]
-    """Warnings for a person, which the caller shows."""
-    skipped: int
-    """Number of files that were not read: then the sync is partial."""
-
-    def fetch(self, since: Mark) -> Mark:
-        """Fetch the head into the tree store and return it; warn where it does not descend from ``since``.
-
-        Raises:
-            RemoteUnavailable: nothing was read.
-        """
-        ...
-
-    def push(self, files: Files, on: Mark, *, message: str | None = None) -> Mark | Moved:
-        """Commit files on top of ``on``, all or none; ``b""`` removes a path.
-
-        ``files``: the changed files. Without any, nothing happens, and ``on`` is returned.
-        ``on``: the head that the far side must have, else ``Moved``. ``""``: the branch does not exist yet.
-        ``message``: subject line, where the far side keeps one.
-
-        Raises:
-            RemoteUnavailable: it may or may not have arrived; pushing it again is harmless.
-            RemoteRefused: it was not taken.
-            ValueError: a path is not one of the clan's.
-        """
-        ...
 
 
 def check_outgoing(files: Files) -> None:

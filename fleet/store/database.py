@@ -28,44 +28,7 @@ from fleet.store.files import inode
 SCHEMA_NUMBER = 8
 BUSY_S = 20.0
 _LOCKED_S = 0.005
-
-_SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE file (path TEXT PRIMARY KEY, look TEXT NOT NULL, size INTEGER NOT NULL, rows INTEGER NOT NULL,
-  hash BLOB NOT NULL, oid TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE tree (path TEXT PRIMARY KEY, oid TEXT NOT NULL, size INTEGER NOT NULL, hash BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE pattern (rowid INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, line BLOB NOT NULL, hash BLOB NOT NULL,
-  text TEXT NOT NULL, alike TEXT NOT NULL, into_id TEXT NOT NULL, listed INTEGER NOT NULL, published INTEGER NOT NULL,
-  retired INTEGER NOT NULL, triggered INTEGER NOT NULL, agents INTEGER NOT NULL, sessions INTEGER NOT NULL,
-  seen INTEGER NOT NULL, last TEXT NOT NULL, newest TEXT NOT NULL, ripens TEXT NOT NULL, purges INTEGER NOT NULL,
-  used INTEGER NOT NULL, generation INTEGER NOT NULL);
-CREATE INDEX pattern_sight ON pattern (published DESC, seen DESC, last DESC, id) WHERE listed;
-CREATE INDEX pattern_evidence ON pattern (published DESC, agents DESC, sessions DESC, seen DESC, last DESC, id)
-  WHERE listed AND NOT retired;
-CREATE INDEX pattern_alike ON pattern (alike) WHERE alike != '';
-CREATE INDEX pattern_into ON pattern (into_id) WHERE into_id != '';
-CREATE INDEX pattern_triggered ON pattern (triggered DESC, published DESC, agents DESC, sessions DESC, seen DESC,
-  last DESC, id) WHERE triggered AND listed AND NOT retired;
-CREATE INDEX pattern_newest ON pattern (newest);
-CREATE INDEX pattern_ripens ON pattern (ripens) WHERE ripens != '';
-CREATE INDEX pattern_purges ON pattern (id) WHERE purges;
-CREATE INDEX pattern_generation ON pattern (generation);
-CREATE INDEX pattern_used ON pattern (id) WHERE listed AND used;
-CREATE VIRTUAL TABLE words USING fts5 (text, more, tokenize = 'porter unicode61 remove_diacritics 2');
-CREATE TABLE discovery (rowid INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, line BLOB NOT NULL, hash BLOB NOT NULL,
-  base BLOB, at TEXT NOT NULL, retracts TEXT NOT NULL, generation INTEGER NOT NULL);
-CREATE INDEX discovery_at ON discovery (at, id);
-CREATE INDEX discovery_retracts ON discovery (retracts) WHERE retracts != '';
-CREATE VIRTUAL TABLE found USING fts5 (text, more, tokenize = 'porter unicode61 remove_diacritics 2');
-CREATE TABLE writer (name TEXT PRIMARY KEY, newest TEXT NOT NULL, ahead TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE outbox (id TEXT PRIMARY KEY, base BLOB) WITHOUT ROWID;
-CREATE TABLE carried (hash TEXT PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, raw BLOB NOT NULL,
-  in_tree INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE purged (hash TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE refused (path TEXT NOT NULL, hash BLOB NOT NULL, number INTEGER NOT NULL, reason TEXT NOT NULL,
-  PRIMARY KEY (path, hash)) WITHOUT ROWID;
-CREATE TABLE vector (id TEXT PRIMARY KEY, model TEXT NOT NULL, hash BLOB NOT NULL, data BLOB NOT NULL) WITHOUT ROWID;
-"""
+_DATA = Path(__file__).with_name("data")
 
 # A damaged file makes SQLite, and Python's module around it, raise any of these.
 TROUBLE: tuple[type[Exception], ...] = (
@@ -207,7 +170,7 @@ def _all_or_nothing(connection: sqlite3.Connection) -> Iterator[None]:
 
 def _make_tables(connection: sqlite3.Connection) -> None:
     """Make the tables in an empty database. Its generation begins where no earlier database's ended."""
-    connection.executescript(f"BEGIN; {_SCHEMA}")
+    connection.executescript(f"BEGIN; {(_DATA / 'state.sql').read_text('utf-8')}")
     set_meta(connection, "generation", str(time.time_ns() // 1000))
     connection.commit()
 
@@ -310,27 +273,6 @@ DECIDED = "trust"
 """Key of the number of decisions about who and what is left out (``store.trust``), among the values."""
 
 _FOREVER = "forever"
-_LOCAL_SCHEMA = """
-CREATE TABLE IF NOT EXISTS value (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS consent (kind TEXT, value TEXT, at TEXT NOT NULL, PRIMARY KEY (kind, value)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS exposure (
-  agent TEXT NOT NULL,
-  pattern TEXT NOT NULL,
-  session TEXT NOT NULL,
-  first_ms INTEGER NOT NULL,
-  last_ms INTEGER NOT NULL,
-  number INTEGER NOT NULL,
-  replica TEXT NOT NULL DEFAULT '', -- under which these showings are counted; empty: not yet
-  total INTEGER NOT NULL DEFAULT 0, -- how many that replica has counted with them
-  said INTEGER NOT NULL DEFAULT 0   -- whether that total is in the shard
-);
-CREATE TABLE IF NOT EXISTS trust (kind TEXT, name TEXT, id TEXT, value TEXT NOT NULL, at TEXT NOT NULL,
-  PRIMARY KEY (kind, name, id)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS exposure_by_pattern ON exposure (agent, pattern, first_ms);
-CREATE INDEX IF NOT EXISTS exposure_unsaid ON exposure (agent, first_ms) WHERE said = 0;
-"""
-"""Values and consents; spans of exposures, kept by ``reflect.exposure``; and who is blocked and what waits,
-kept by ``store.trust``."""
 
 
 class Pause(NamedTuple):
@@ -533,7 +475,7 @@ def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
         _use_wal(connection, wait_s)
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
         connection.execute("PRAGMA secure_delete = ON")
-        connection.executescript(_LOCAL_SCHEMA)
+        connection.executescript((_DATA / "local.sql").read_text("utf-8"))
     except sqlite3.OperationalError as why:
         connection.close()
         if not is_unwritable(why) or not path.is_file() or not path.stat().st_size:

@@ -127,6 +127,13 @@ def lesson_lines(data: Iterable[bytes]) -> Iterator[Line]:
             yield entry
 
 
+def raws_of(entry: Entry) -> list[bytes]:
+    """Return the lines of an entry: several of a record that is too long for one."""
+    if isinstance(entry, Line):
+        return line.split(entry)
+    return [entry.raw if isinstance(entry, Carried) else discovery.encode(entry)]
+
+
 class _Oversize(msgspec.Struct, frozen=True):
     """A line beyond the limit: its length, and its first bytes."""
 

@@ -17,6 +17,7 @@ _ERR_BYTES_MAX = 16 * 1024
 _CHUNK_BYTES = 256 * 1024
 _TERM_S = 1.0  # git removes its lock files and half-written packs when it is asked to end
 _LINGER_S = 0.05
+_TIED = Path(__file__).absolute().with_name("data") / "tied.sh"
 
 
 class Done(NamedTuple):
@@ -34,22 +35,6 @@ class StoppedError(Exception):
         super().__init__("the time was up" if is_late else "there was too much output")
         self.out = out
         self.is_late = is_late
-
-
-# Stops a command and its children when this process is killed, which closes the pipe to the shell's stdin: with SIGTERM
-# and then SIGKILL, since the first may come before the command is there. A parent-death signal would reach git but not
-# its ssh or http helper, and a preexec_fn may deadlock beside threads.
-_TIED = """\
-exec 3<&0 </dev/null
-(read -r _ <&3; trap '' TERM; kill -TERM 0; sleep 1; kill -KILL 0) >/dev/null 2>&1 &
-watch=$!
-trap : TERM
-"$@" 3<&- &
-wait $!; code=$?
-while [ $code -gt 128 ] && kill -0 $! 2>/dev/null; do wait $!; code=$?; done
-kill -KILL $watch 2>/dev/null
-exit $code
-"""
 
 
 def run(
@@ -76,7 +61,7 @@ def run(
         OSError: there is no such program, or it cannot be started.
     """
     child = subprocess.Popen(
-        ("/bin/sh", "-c", _TIED, "sh", *command) if is_tied else command,
+        ("/bin/sh", _TIED, *command) if is_tied else command,
         cwd=folder,
         env=env,
         stdin=subprocess.PIPE if is_tied else stdin or subprocess.DEVNULL,

@@ -169,7 +169,7 @@ class GitTree:
     places = (*sorted(_NO_LINES), *(place for kind in KINDS for place in (kind.edition, f"{kind.name}.d/")))
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self.listings: dict[str, dict[str, Entry]] = {}
         self._ignored: dict[str, str] = {}
         self._trees: dict[str, _SortedEntries] = {}  # by commit, as far as the same contents are ignored
@@ -178,15 +178,15 @@ class GitTree:
     def _bare(self) -> "Bare":
         from fleet.store.git import Bare  # processes and temporary files: most commands need none
 
-        return Bare(self._folder, listings=self.listings, places=self.places)
+        return Bare(self.folder, listings=self.listings, places=self.places)
 
     def head(self) -> str:
         """Return the commit that is taken in; "" for none. Costs a read of one small file, and no process."""
         with suppress(DiskError, ValueError):
-            if commit := Files(self._folder).read(self._folder / FETCHED).decode("ascii").strip():
+            if commit := Files(self.folder).read(self.folder / FETCHED).decode("ascii").strip():
                 return commit
         with suppress(OSError):  # a folder of another user's
-            return self._bare.ref(FETCHED) if (self._folder / "packed-refs").exists() else ""
+            return self._bare.ref(FETCHED) if (self.folder / "packed-refs").exists() else ""
         return ""
 
     def paths(self, commit: str) -> Paths:

@@ -15,7 +15,7 @@ import pytest
 from fleet.model import limits
 from fleet.model import line as codec
 from fleet.share.git import GitRemote
-from fleet.share.remote import Files, Moved, Remote, RemoteRefused, RemoteUnavailable
+from fleet.share.remote import Files, Moved, RemoteRefused, RemoteUnavailable
 from fleet.store.git import Bare
 from fleet.store.tree import GitTree
 from tests.memory_remote import MemoryRemote, MemoryServer, MemoryTree
@@ -23,6 +23,7 @@ from tests.pulling import PullingRemote, Whole
 
 ONE = "patterns.d/popashot.7f3a91c2.jsonl"
 TWO = "patterns.d/tank.c0ffee42.jsonl"
+Remote = GitRemote | MemoryRemote
 
 
 def line(number: int, seen: int = 1) -> bytes:
@@ -107,7 +108,7 @@ class GitFar:
 
     def remote(self, url: str | None = None) -> PullingRemote:
         self.count += 1
-        return PullingRemote(self.folder / f"machine{self.count}/git", url or str(self.server), "fleet")
+        return PullingRemote(GitTree(self.folder / f"machine{self.count}/git"), url or str(self.server), "fleet")
 
     def rewind(self) -> None:
         self.git("update-ref", "refs/heads/fleet", "refs/heads/fleet~1")
@@ -434,7 +435,7 @@ def test_one_git_reads_what_a_fetch_counts_and_what_is_taken_in(tmp_path: Path, 
     tree = GitTree(tmp_path / "here/git")
     (tmp_path / "here").mkdir()
     with tree.reading():
-        head = GitRemote(tmp_path / "here/git", str(far.server), "fleet", mirror=tree).fetch("")
+        head = GitRemote(tree, str(far.server), "fleet").fetch("")
         assert tree.paths(head)["patterns.jsonl"].size > limits.UNREADABLE_MAX
         assert tree.read(tree.paths(head)["patterns.jsonl"].oid).startswith(line(0))
     assert len(started) == 1

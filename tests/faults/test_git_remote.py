@@ -21,6 +21,7 @@ from fleet.share.git import Address, GitRemote, Repository, check_branch
 from fleet.share.remote import Moved, RemoteRefused, RemoteUnavailable
 from fleet.store import git as store_git
 from fleet.store import process
+from fleet.store.tree import GitTree
 from tests.pulling import PullingRemote, Whole
 
 ONE = "patterns.d/popashot.7f3a91c2.jsonl"
@@ -82,7 +83,7 @@ def server(tmp_path: Path) -> Server:
 def machine(server: Server | str, name: str = "one", timeout_s: float = 60) -> PullingRemote:
     url = server if isinstance(server, str) else str(server.path)
     home = Path(os.environ["HOME"]).parent
-    return PullingRemote(home / name / "git", url, "fleet", timeout_s=timeout_s)
+    return PullingRemote(GitTree(home / name / "git"), url, "fleet", timeout_s=timeout_s)
 
 
 def pushed(remote: PullingRemote, files: dict[str, bytes], on: str = "") -> str:
@@ -181,7 +182,8 @@ def test_what_stays_behind_in_a_session_of_its_own_holds_nobody_up(tmp_path: Pat
 def test_no_git_outlives_a_killed_fleet(black_hole: int, scheme: str, tmp_path: Path):
     script = (
         "import sys; from pathlib import Path; from fleet.share.git import GitRemote; "
-        "GitRemote(Path(sys.argv[1]) / 'one/git', sys.argv[2], 'fleet').fetch('')"
+        "from fleet.store.tree import GitTree; "
+        "GitRemote(GitTree(Path(sys.argv[1]) / 'one/git'), sys.argv[2], 'fleet').fetch('')"
     )
     url = f"{scheme}://127.0.0.1:{black_hole}/clan.git"
     fleet = subprocess.Popen([sys.executable, "-c", script, str(tmp_path), url], cwd=ROOT, start_new_session=True)
@@ -194,7 +196,7 @@ def test_no_git_outlives_a_killed_fleet(black_hole: int, scheme: str, tmp_path: 
 
 
 def test_a_git_that_starts_while_its_fleet_is_killed_ends_too(tmp_path: Path):
-    command = ("/bin/sh", "-c", process._TIED, "sh", "sleep", "600.001")
+    command = ("/bin/sh", process._TIED, "sleep", "600.001")
     shells = []
     for number in range(100):
         shell = subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, start_new_session=True)
@@ -528,7 +530,7 @@ def test_a_copy_with_another_configuration_is_not_used(server: Server, tmp_path:
     subprocess.run(["git", "init", "-q", "--bare", theirs], check=True)
     before = (theirs / "config").read_bytes()
     with pytest.raises(RemoteUnavailable, match="move it away"):
-        GitRemote(theirs, str(server.path), "fleet").fetch("")
+        GitRemote(GitTree(theirs), str(server.path), "fleet").fetch("")
     assert (theirs / "config").read_bytes() == before
 
 
@@ -593,7 +595,7 @@ def test_no_hook_of_the_users_runs_and_no_setting_turns_ours_around(server: Serv
 
 
 def test_the_commit_bears_the_message_on_one_line(server: Server, monkeypatch: pytest.MonkeyPatch):
-    remote = GitRemote(server.path.parent / "x/git", str(server.path), "fleet")
+    remote = GitRemote(GitTree(server.path.parent / "x/git"), str(server.path), "fleet")
     monkeypatch.setattr(time, "time", lambda: 1.7e9)
     mark = remote.push({ONE: b"1\n"}, "", message="one\ntwo\x1b é\nfrom refs/heads/x")
     assert isinstance(mark, str)
@@ -790,8 +792,9 @@ def test_many_files_below_the_limit_do_not_fill_the_memory_either(server: Server
 MEASURE = """
 import resource, sys
 from pathlib import Path
+from fleet.store.tree import GitTree
 from tests.pulling import PullingRemote
-remote = PullingRemote(Path(sys.argv[1]), sys.argv[2], "fleet", timeout_s=300)
+remote = PullingRemote(GitTree(Path(sys.argv[1])), sys.argv[2], "fleet", timeout_s=300)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 files, _ = remote.pull("")
 mine = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
@@ -897,7 +900,7 @@ BAD += ["\ud800"]
 @pytest.mark.parametrize("url", BAD)
 def test_an_address_that_is_no_address_is_refused(url: str, tmp_path: Path):
     with pytest.raises(UsageError):
-        GitRemote(tmp_path / "git", url, "fleet")
+        GitRemote(GitTree(tmp_path / "git"), url, "fleet")
     assert not (tmp_path / "git").exists()
 
 

@@ -21,6 +21,7 @@ from fleet.learn.corrections_md import Correction
 from fleet.share.git import GitRemote
 from fleet.share.remote import Files, Mark, Moved
 from fleet.store import config
+from fleet.store.tree import GitTree
 from fleet.store.workspace import Workspace, World
 from tests.pulling import PullingRemote
 
@@ -58,7 +59,7 @@ class Writer:
         self.agent, self.rng = f"agent{number}", random.Random(number)
         world = World(entropy=self.rng.randbytes, machine=lambda: f"machine {number}", durable=False)
         self.workspace = Workspace(root, world)
-        self.remote = Noted(root / ".fleet/git", str(bare), "fleet", timeout_s=300)
+        self.remote = Noted(self.workspace.tree, str(bare), "fleet", timeout_s=300)
         self.refusals: list[str] = []
         self.trouble: BaseException | None = None
         for lesson in (LESSON, f"The lesson of agent {number}"):
@@ -125,7 +126,7 @@ def test_many_push_at_once_and_each_gets_through_within_fifteen_attempts(bare, t
 
 def assert_everything_is_there(bare: Path) -> None:
     """Check that a newcomer finds each lesson once, and the common one as often as it was logged."""
-    remote = PullingRemote(bare.parent / "newcomer.git", str(bare), "fleet")
+    remote = PullingRemote(GitTree(bare.parent / "newcomer.git"), str(bare), "fleet")
     files, _ = remote.pull("")
     found: dict[str, dict[str, int]] = {}
     for path, data in files.items():

@@ -12,6 +12,8 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from fleet.model.errors import BusyError
+from fleet.share.live import access
 from tests.serve.conftest import Crew, until
 
 TOKEN = "a-token-of-this-test-0123"
@@ -169,6 +171,15 @@ def test_nobody_comes_in_without_the_token_that_the_server_made(crew: Crew, serv
     assert "nothing is lost" in crew.run(one, "who", expect=5).stderr
     server.end()
     assert kept.read_bytes() == b""
+
+
+def test_a_second_server_of_ours_on_a_port_leaves_the_token_of_the_first(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with access.published(8377, TOKEN):
+        with pytest.raises(BusyError, match=r"live-8377\.token"), access.published(8377, "another"):
+            pass
+        assert access._published_token(8377) == TOKEN
+    assert access._published_token(8377) == ""
 
 
 def test_a_strangers_server_on_our_port_is_told_nothing(crew: Crew):

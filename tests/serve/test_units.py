@@ -174,21 +174,24 @@ def test_where_systemctl_answers_it_is_run(crew):
 # --- telling the manager ----------------------------------------------------------------------------------------------
 
 
-def test_a_state_is_one_datagram_to_whoever_is_named(tmp_path):
+def test_a_state_is_one_datagram_to_whoever_is_named(tmp_path, monkeypatch):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "s"))
-        assert units.Manager({"NOTIFY_SOCKET": str(tmp_path / "s")}).notify(units.READY)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "s"))
+        units.notify(units.READY)
         assert manager.recv(100) == b"READY=1"
     if sys.platform == "linux":
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             manager.bind(f"\0fleet-test-{os.getpid()}")
-            assert units.Manager({"NOTIFY_SOCKET": f"@fleet-test-{os.getpid()}"}).notify(units.ALIVE)
+            monkeypatch.setenv("NOTIFY_SOCKET", f"@fleet-test-{os.getpid()}")
+            units.notify(units.ALIVE)
             assert manager.recv(100) == b"WATCHDOG=1"
 
 
 @pytest.mark.parametrize("address", ["", "relative", "/not/there", "vsock:2:1"])
-def test_where_nobody_listens_nothing_happens(address):
-    assert units.Manager({"NOTIFY_SOCKET": address}).notify(units.READY) is False
+def test_where_nobody_listens_nothing_happens(address, monkeypatch):
+    monkeypatch.setenv("NOTIFY_SOCKET", address)
+    units.notify(units.READY)
 
 
 @pytest.mark.parametrize(
@@ -196,14 +199,16 @@ def test_where_nobody_listens_nothing_happens(address):
     [
         ({}, 0),
         ({"WATCHDOG_USEC": "60000000"}, 30),
-        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "7"}, 30),
-        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "8"}, 0),
+        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": str(os.getpid())}, 30),
+        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": str(os.getpid() + 1)}, 0),
         ({"WATCHDOG_USEC": "soon"}, 0),
         ({"WATCHDOG_USEC": "-5"}, 0),
     ],
 )
-def test_a_sign_of_life_is_due_twice_as_often_as_asked_for(environment, every_s):
-    assert units.Manager(environment).alive_every_s(pid=7) == every_s
+def test_a_sign_of_life_is_due_twice_as_often_as_asked_for(environment, every_s, monkeypatch):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert units.alive_every_s() == every_s
 
 
 def test_a_sidecar_tells_its_manager_that_it_is_ready_alive_and_at_its_end(crew):

@@ -189,7 +189,7 @@ class Machine:
             self.hour.happened["arrived live"] += 1
             arrived()
 
-        live = Live(self.open, self.agent, Where(f"ws://{self.agent}", "clan"), told, self.hour.rng)
+        live = Live(self.open, self.agent, Where(f"ws://{self.agent}", "clan"), told, lambda _: None, self.hour.rng)
         live._pool.shutdown()
         live._pool = Inline()  # type: ignore[assignment]
         await live.run(partial(_next, changed))

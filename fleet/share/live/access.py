@@ -9,7 +9,6 @@ import fcntl
 import json
 import os
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,11 +21,12 @@ import msgspec
 from fleet.model.errors import DiskError, UsageError
 from fleet.store import consent
 from fleet.store.config import Live as Settings
+from fleet.store.files import Files
 from fleet.store.workspace import Workspace
 
 TOKEN_CHARS_MIN = 16
 _TOKEN_BYTES_MAX = 1024
-_WAIT_S = 1.0
+_WAIT_S = 1.0  # a client that checks a token's file locks it for a moment
 _JOINED, _KEY = "live", "live key"
 _DEFAULT = Settings()
 
@@ -197,6 +197,7 @@ def published(port: int, token: str) -> Iterator[None]:
 
     Raises:
         DiskError: the file cannot be written, or is not this user's own.
+        BusyError: another server of this user's holds it.
     """
     path = _file(port)
     try:
@@ -211,13 +212,15 @@ def published(port: int, token: str) -> Iterator[None]:
         ) from why
     try:
         os.fchmod(handle, 0o600)
-        _lock(handle, path)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, token.encode() + b"\n", 0)
-        yield
+        with Files(path.parent).lock(path, _WAIT_S):
+            try:
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, token.encode() + b"\n", 0)
+                yield
+            finally:  # and not where another server holds it, which would lose its own token
+                with suppress(OSError):
+                    os.ftruncate(handle, 0)
     finally:
-        with suppress(OSError):
-            os.ftruncate(handle, 0)
         os.close(handle)
 
 
@@ -240,19 +243,6 @@ def _published_token(port: int) -> str:
         return ""
     finally:
         os.close(handle)
-
-
-def _lock(handle: int, path: Path) -> None:
-    until = time.monotonic() + _WAIT_S  # a client that checks it locks it for a moment
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise DiskError(f"another server of yours holds {path}; nothing was started") from None
-            time.sleep(0.01)
-        else:
-            return
 
 
 def _file(port: int) -> Path:

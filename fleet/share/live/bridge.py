@@ -19,7 +19,7 @@ from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line, Refused
 from fleet.share import outgoing
 from fleet.share.live.wire import CARRIED, KEY_CHARS_MAX, UPDATE_BYTES_MAX, is_key_of, is_text
-from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, LineReader
+from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, LineReader, raws_of
 from fleet.store.workspace import Workspace
 
 ROOM_PATTERNS = 10_000
@@ -151,7 +151,7 @@ class Bridge:
             own_text = self._document(name)[1].get(key) or ""
             own = _parsed(key, own_text).entry if self._may_join(key, own_text) else None
             joined = _joined(own, missing)
-            text = _rendered(joined) if joined is not None else ""
+            text = b"\n".join(raws_of(joined)).decode() if joined is not None else ""
             if not is_text(text):
                 continue  # too large for a row: git carries it
             batches.setdefault(self._document(name)[0], {})[key] = text
@@ -340,15 +340,6 @@ def _parsed(key: str, text: str) -> _Row:
 def _refused(key: str, text: str, reason: str) -> Refused:
     raw = b"" if text == NOT_TEXT else text[: limits.LINE_BYTES_MAX].encode("utf-8", "replace")
     return Refused(f"live:{key[:KEY_CHARS_MAX]}", 0, reason, raw)
-
-
-def _rendered(entry: Entry) -> str:
-    """Return the text of a row with an entry, on several lines where it is too long for one."""
-    if isinstance(entry, Carried):
-        return entry.raw.decode()
-    if isinstance(entry, Discovery):
-        return discovery.encode(entry).decode()
-    return "\n".join(raw.decode() for raw in line.split(entry))
 
 
 def _joined(mine: Entry | None, theirs: Entry | None) -> Entry | None:

@@ -6,7 +6,6 @@ that it missed. Presence travels by awareness, which is not stored.
 
 import asyncio
 import json
-import logging
 import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
@@ -43,7 +42,6 @@ LARGE = "rooms"
 _GOING = (CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY, CloseCode.SERVICE_RESTART)
 """Codes with which a server closes a connection in good order."""
 
-log = logging.getLogger("fleet.live")
 _T = TypeVar("_T")
 
 
@@ -53,6 +51,7 @@ class Live:
     Args:
         opened: opens the workspace; called once, in the thread in which all work with it is done.
         arrived: called after lines of others are on the disk.
+        log: called with each error, in words.
 
     Attributes:
         bridge: set once running; for reading alone.
@@ -65,9 +64,10 @@ class Live:
         agent: str,
         where: Where,
         arrived: Callable[[], object],
+        log: Callable[[str], object],
         rng: random.Random | None = None,
     ) -> None:
-        self._opened, self._agent, self._where, self._arrived = opened, agent, where, arrived
+        self._opened, self._agent, self._where, self._arrived, self._log = opened, agent, where, arrived, log
         self._rng = rng or random.Random()  # noqa: S311 - pauses, no secrets
         self._pool = ThreadPoolExecutor(1, "fleet-live")
         self._sockets: dict[str, ClientConnection] = {}
@@ -167,7 +167,7 @@ class Live:
                 asyncio.get_running_loop().call_later(HEAL_S, self._wakeup.set)
             except FleetError as why:
                 if self.problem != str(why):
-                    log.warning("%s", why)
+                    self._log(str(why))
                 self.problem = str(why)
             if BASE in self._synced and (self.bridge.is_large or self._is_clan_large()):
                 for digit in await self._do(self.bridge.spread):
@@ -188,7 +188,7 @@ class Live:
             if counts.arrived > arrived:
                 self._arrived()
         if is_cloned:
-            log.warning("somebody else writes under this connection's client id; it takes another")
+            self._log("somebody else writes under this connection's client id; it takes another")
             await self._renew()
         if counts.healed > healed:
             await asyncio.sleep(self._rng.uniform(0, HEAL_S))
@@ -255,10 +255,10 @@ class Live:
                 if why.rcvd is not None and why.rcvd.code == RENEWED:
                     await self._renew()
                 elif attempt == 0 and (why.rcvd is None or why.rcvd.code not in _GOING):
-                    log.warning("live: %s; nothing is lost, it is tried again", _reason(why))
+                    self._log(f"live: {_reason(why)}; nothing is lost, it is tried again")
             except (OSError, WebSocketException, TimeoutError, TruncatedError, BadUpdateError) as why:
                 if attempt == 0:
-                    log.warning("live: %s; nothing is lost, it is tried again", _reason(why))
+                    self._log(f"live: {_reason(why)}; nothing is lost, it is tried again")
             # A connection that lasted resets the back-off, so that a restarted server is found soon. An attempt that
             # hangs does not, however long it hangs.
             opened_s = self._opened_s.pop(room, None)
