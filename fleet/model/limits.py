@@ -23,7 +23,6 @@ SIGNAL_LINE_CHARS_MAX = 300
 SIGNAL_WINDOW_CHARS = 8 * 1024  # of the output, screened before it is cut
 
 PAGE_LESSONS_MAX = 500
-PAGE_COLUMNS_MAX = 120
 ON_CHARS_MAX = 120
 START_CHARS_MAX = 9_000  # of a session's start: hosts cut at 10,000
 START_REST_CHARS_MAX = 4_000  # of all but the memory

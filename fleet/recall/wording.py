@@ -19,7 +19,7 @@ from fleet.model.names import FIELDS
 from fleet.model.pattern import Pattern
 from fleet.store.query import ranked
 from fleet.store.tree import DISCOVERIES_PAGE, FRONT_MARK, PAGE
-from fleet.text.screening import counted, inert, markdown_escape, readable, screened
+from fleet.text.screening import counted, inert, markdown_escape, readable, screened, shortened
 
 LOG_A_CORRECTION = 'fleet correct --wrong "..." --right "..." --pattern "..."'
 STANDING = (
@@ -131,6 +131,7 @@ _BREAK = "\\"
 """Hard line break. Two blanks would do too, but editors remove them."""
 
 _NAMES_MAX = 8
+_CATEGORY_CHARS_MAX = 100
 
 _HEADER = "# What this clan has learned\n"
 _ORIGIN = """\
@@ -155,12 +156,6 @@ _FRONT_LESSONS_MAX = 10
 _FRONT_DISCOVERIES_MAX = 5
 _FRONT_PAIRS_MAX = 5
 _FRONT_AGENTS_MAX = 50
-
-_OPENERS = frozenset("-+*=#>|~:_<[!$")
-_NUMBER = re.compile(r"\d{1,9}[.)]", re.ASCII)
-_CODE = re.compile(r"\\.|``+|`([^`]+(?:``+[^`]+)*)`(?!`)")
-"""An escape, a longer run, or a code span with its content as the group. Runs of another length do not end a span."""
-_BLANK = "\0"
 
 
 class Share(NamedTuple):
@@ -279,34 +274,27 @@ class Pages:
             yield self._item(other)
 
     def _item(self, pattern: Pattern, wordings: Sequence[Pattern] = ()) -> str:
-        """Return a lesson as a list item: its text, the right way, its other wordings, the evidence."""
-        text = _words(pattern.text) or UNREADABLE.split()
-        parts = [["**" + text[0], *text[1:]]]
-        parts[0][-1] += "**"
-        if correct := _words(pattern.correct):
-            parts.append(["Right:", *correct])
-        parts += [["Also said:", *words, f"· `{other.id}`"] for other in wordings if (words := _words(other.text))]
-        parts.append(self._evidence(pattern))
-        for part in parts[:-1]:
-            part[-1] += _BREAK
-        rows = [row for number, part in enumerate(parts) for row in _wrapped(part, _INDENT if number else "- ")]
-        return "\n".join(rows) + "\n"
+        """Return a lesson as a list item: its text, the right way, its other wordings, the evidence, a line each."""
+        parts = [f"**{_escaped(pattern.text) or UNREADABLE}**"]
+        if correct := _escaped(pattern.correct):
+            parts.append(f"Right: {correct}")
+        parts += [f"Also said: {text} · `{other.id}`" for other in wordings if (text := _escaped(other.text))]
+        return "- " + f"{_BREAK}\n{_INDENT}".join([*parts, self._evidence(pattern)]) + "\n"
 
-    def _evidence(self, pattern: Pattern) -> list[str]:
-        """Return the count, the authors and the first date as words. A line may not wrap at a blank inside a word."""
-        times = pattern.count("seen")
-        words = ["seen", *(("once",) if times == 1 else (f"{times:,}", "times"))] if times else ["logged"]
-        if by := self._authors(pattern):
-            words += ["by", *by]
-        if pattern.is_published:
-            words = ["published", "· " + words[0], *words[1:]]
-        if changed := self._rows.edits(pattern):
-            words += ["·", *_words(changed)]
-        if since := day(pattern.at):
-            words.append(f"· since {since}")
-        return [*words, f"· `{pattern.id}`"]
+    def _evidence(self, pattern: Pattern) -> str:
+        """Return the count, the authors and the first date."""
+        times, by = pattern.count("seen"), self._authors(pattern)
+        seen = ("seen once" if times == 1 else f"seen {times:,} times") if times else "logged"
+        parts = [
+            "published" if pattern.is_published else "",
+            f"{seen} by {by}" if by else seen,
+            _escaped(self._rows.edits(pattern)),
+            f"since {since}" if (since := day(pattern.at)) else "",
+            f"`{pattern.id}`",
+        ]
+        return " · ".join(filter(None, parts))
 
-    def _authors(self, pattern: Pattern) -> list[str]:
+    def _authors(self, pattern: Pattern) -> str:
         logged_by = pattern.agents()
         agents = [agent for agent in logged_by if agent != names.IMPORT]
         shown = [self._named(agent) for agent in agents[:_NAMES_MAX]]
@@ -314,7 +302,7 @@ class Pages:
             shown.append(f"{len(agents) - _NAMES_MAX:,} more")
         if len(agents) < len(logged_by):
             shown.append("an import")
-        return [name + "," for name in shown[:-1]] + shown[-1:]
+        return ", ".join(shown)
 
 
 def _discoveries(entries: Sequence[Discovery]) -> str:
@@ -349,44 +337,7 @@ def _groups(shown: list[Pattern]) -> Iterator[tuple[str, list[Pattern]]]:
 
 
 def _heading(category: str, count: int) -> str:
-    """Return a heading, which cannot be wrapped: a name too long for its line ends in an ellipsis."""
-    room = limits.PAGE_COLUMNS_MAX - len(f"##  ({count})")
-    name = category if len(category) <= room else category[:room] + "…"
-    while len(escaped := markdown_escape(name)) > room:
-        name = name[:-2].rstrip() + "…"
-    return f"## {escaped} ({count})\n"
-
-
-def _words(value: object) -> list[str]:
-    """Return a field's words, escaped. A line may break between any two of them.
-
-    A code span is one word, however long: behind a break inside, a word of it might begin a list or a heading, and
-    within code no escape helps.
-    """
-    shown = _CODE.sub(lambda match: match[0].replace(" ", _BLANK) if match[1] else match[0], _escaped(value))
-    return [word.replace(_BLANK, " ") for word in shown.split()]
-
-
-def _wrapped(words: list[str], first: str) -> list[str]:
-    """Return the words in lines of at most ``PAGE_COLUMNS_MAX`` characters; a longer word has its own line."""
-    rows, row = [], first + words[0]
-    for word in words[1:]:
-        if len(row) + 1 + len(word) <= limits.PAGE_COLUMNS_MAX:
-            row += " " + word
-        else:
-            rows.append(row)
-            row = _INDENT + _inert(word)
-    return [*rows, row]
-
-
-def _inert(word: str) -> str:
-    """Return a word fit to begin a line: the mark of a list, heading, quote, rule, table or fence is escaped.
-
-    Within a line none of them has a meaning, so only words behind a break are escaped.
-    """
-    if word[0] in _OPENERS:
-        return "\\" + word
-    return f"{word[:-1]}\\{word[-1]}" if _NUMBER.fullmatch(word) else word
+    return f"## {markdown_escape(shortened(category, _CATEGORY_CHARS_MAX))} ({count})\n"
 
 
 # --- the context of a session ---------------------------------------------------------------------------------------
