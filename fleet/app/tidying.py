@@ -229,7 +229,6 @@ class _Notebook:
                     at_ms,
                     importance=_importance(lesson, is_auto=lesson.id in auto),
                     accesses=times + _elsewhere(lesson, agent, replicas),
-                    last_ms=last_ms,
                     tags=tuple(lesson.tags),
                     stage=self._stage(own, last_ms, at_ms, is_pending=lesson.id in waiting),
                     merged=_merged(own),
