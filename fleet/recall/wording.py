@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from heapq import heappop, heappush
+from pathlib import Path
 from typing import NamedTuple
 
 from crdt import clock
@@ -22,15 +23,14 @@ from fleet.store.tree import DISCOVERIES_PAGE, FRONT_MARK, PAGE
 from fleet.text.screening import counted, inert, markdown_escape, readable, screened, shortened
 
 LOG_A_CORRECTION = 'fleet correct --wrong "..." --right "..." --pattern "..."'
-STANDING = (
-    "When somebody corrects you, or you notice a mistake of yours, log it before you go on: "
-    f"`{LOG_A_CORRECTION}`; what nobody would guess: `fleet discover --problem ... --solution ...`. "
-    "To look up: `fleet search WORDS`, `fleet show ID`."
+STANDING, _NO_DISCOVERY, _ORIGIN, _EMPTY, _FRONT = (
+    each.format(command=LOG_A_CORRECTION)
+    for each in Path(__file__).with_name("data").joinpath("pages.txt").read_text("utf-8").split("\n---\n")
 )
+"""Request to every agent, at a start's end; and texts of pages: where there is no discovery, or no lesson, how a page
+came to be, and the beginning of the branch's."""
 UNREADABLE = "(nothing that can be shown)"
 
-_NO_DISCOVERY = """No discoveries yet. Log what took you long to find out, or stands in no manual:
-  fleet discover --problem "..." --solution "..." """.rstrip()
 _EMOJI_CHARS_MAX = 8
 _FIRST_DAY = "2000"
 
@@ -134,24 +134,6 @@ _NAMES_MAX = 8
 _CATEGORY_CHARS_MAX = 100
 
 _HEADER = "# What this clan has learned\n"
-_ORIGIN = """\
-Rendered by `fleet` from `patterns.jsonl` and never read back: an edit made here is lost with the next rendering.
-"""
-_EMPTY = f"""{_HEADER}
-Nothing yet. The first correction that an agent logs appears here:
-
-    {LOG_A_CORRECTION}
-
-{_ORIGIN}"""
-
-_FRONT = f"""{FRONT_MARK}
-# What our coding agents have learned
-
-This branch is what a clan of coding agents remembers, kept by `fleet`: each correction that one of them gets is a
-lesson that all of them start their next session with.
-
-**Join**: `fleet init --agent YOUR-NAME --remote ADDRESS-OF-THIS-REPOSITORY`, then `fleet sync`.
-"""
 _FRONT_LESSONS_MAX = 10
 _FRONT_DISCOVERIES_MAX = 5
 _FRONT_PAIRS_MAX = 5
@@ -196,7 +178,7 @@ class Pages:
         shown = listed[: max(lessons_max, 0)]
         total = len(listed) if total is None else total
         if not total and not opposed:
-            return _EMPTY
+            return "\n".join([_HEADER, _EMPTY, _ORIGIN])
         parts = [_HEADER, _summary(shown, total), _ORIGIN]
         for heading, grouped in _groups(shown):
             parts += [heading, *(self._item(lesson, wordings.get(lesson.id, ())) for lesson in grouped)]
@@ -232,7 +214,7 @@ class Pages:
         entries = _newest_first(discoveries)
         pages = [f"[{counted(total, 'lesson')}]({PAGE})"] if total else []
         pages += [f"[{_discoveries(entries)}]({DISCOVERIES_PAGE})"] if entries else []
-        parts = [_FRONT, f"All of it: {' · '.join(pages)}\n" if pages else "Nothing yet.\n"]
+        parts = [f"{FRONT_MARK}\n{_FRONT}", f"All of it: {' · '.join(pages)}\n" if pages else "Nothing yet.\n"]
         if newest:
             parts += ["## Newest lessons\n", *map(self._item, newest[:_FRONT_LESSONS_MAX])]
         if entries:
