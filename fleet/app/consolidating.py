@@ -306,7 +306,7 @@ def _put_rows(workspace: Workspace, agent: str, rows: Sequence[Entry], recurrenc
 
     run = _apply(workspace, agent, plan)
     items = [_item(row, recurrence, run) for row, recurrence in zip(rows, recurrences, strict=True)]
-    Inbox(workspace, agent).put_all(items)
+    Inbox(workspace, agent).put(items)
 
 
 def _item(row: Entry, recurrence: Recurrence | None = None, run: str = "") -> inbox.Item:

@@ -168,7 +168,7 @@ def _mirror(workspace: Workspace, agent: str, items: list[Item], entries: list[E
     owners, open_ = {agent, *(each.agent for each in entries)}, {each.item.id for each in entries}
     ids = [{Item.id_of(owner, each.kind, each.key) for owner in owners} for each in items]
     if new := [each for each, its in zip(items, ids, strict=True) if not its & open_]:
-        Inbox(workspace, agent).put_all(new)
+        Inbox(workspace, agent).put(new)
     expected = set[str]().union(*ids)
     for entry in (each for each in entries if each.item.id not in expected):
         Inbox(workspace, entry.agent).decide([Decision(id=entry.item.id, outcome="elsewhere", why=why)])

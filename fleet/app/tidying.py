@@ -229,7 +229,6 @@ class _Notebook:
                     at_ms,
                     importance=_importance(lesson, is_auto=lesson.id in auto),
                     accesses=times + _elsewhere(lesson, agent, replicas),
-                    last_ms=last_ms,
                     tags=tuple(lesson.tags),
                     stage=self._stage(own, last_ms, at_ms, is_pending=lesson.id in waiting),
                     merged=_merged(own),
@@ -394,7 +393,7 @@ def put_aside(
         body={"what": what},
     )
     box = Inbox(workspace, agent)
-    put = box.put(item)
+    put = box.put([item])[0]
     decision = next((each.decision for each in box.entries() if each.item.id == put.id), None)
     if decision is None:
         return put.id, f"It waits as {put.id}: fleet inbox"
@@ -435,7 +434,7 @@ def _put_host_facts(workspace: Workspace, agent: str, *, dry_run: bool) -> int:
     if dry_run:
         ids = {each.item.id for each in Inbox(workspace, agent).entries()}
         return sum(inbox.Item.id_of(agent, "candidate", names.normalise(each.title)) not in ids for each in items)
-    return sum(each.is_new for each in Inbox(workspace, agent).put_all(items))
+    return sum(each.is_new for each in Inbox(workspace, agent).put(items))
 
 
 def remembered(workspace: Workspace) -> list[Proposal]:

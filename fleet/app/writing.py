@@ -172,7 +172,7 @@ class Writing:
         if not items:
             return writer
         try:
-            put = Inbox(self._workspace, self._agent).put_all(items)
+            put = Inbox(self._workspace, self._agent).put(items)
         except FleetError as why:
             return replace(writer, error=writer.error or str(why))
         new = tuple(each.id for each in put if each.is_new)

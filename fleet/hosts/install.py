@@ -9,14 +9,15 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fleet.hosts.payloads import CLAUDE_CODE, CODEX, GEMINI, record_in
+from fleet.hosts.payloads import CLAUDE_CODE, record_in
 from fleet.model.errors import FleetError, RefusedError, UsageError
 from fleet.store.files import Files
+from fleet.text import tables
 
 _COMMAND = (
     "if command -v fleet >/dev/null 2>&1; then out=$(fleet hook {event} 2>/dev/null) || out={failed}; "
@@ -42,22 +43,8 @@ _TIMEOUT_S = 10
 _START_TIMEOUT_S = 30
 """Longer than the limits of ``fleet hook`` itself, so that it can log why it gave up."""
 
-MATCHERS = {
-    "SessionStart": "",
-    "SubagentStart": "",
-    "UserPromptSubmit": "",
-    "PreToolUse": "^(Bash|Read|Edit|MultiEdit|Write|NotebookEdit|mcp__.+)$",
-    "PostToolUse": "Bash|Edit|MultiEdit|Write|NotebookEdit",
-    "PostToolUseFailure": "Bash",
-    "Stop": "",
-    "SessionEnd": "",
-}
-"""The events of Claude Code that call us, with a pattern of tools; "" for all. No other tool pays for a process."""
-
 PLUGIN = Path(__file__).parent / "claude_code"
 """Folder of the plugin, in the layout of Claude Code, which Codex and Copilot load, too."""
-
-_SKILL = "skills/*/SKILL.md"
 
 
 class Host(NamedTuple):
@@ -68,7 +55,7 @@ class Host(NamedTuple):
         client: its command, which is the name of its reflector, too.
         file: path of its settings below a project, and below a person's home.
         own: environment variable that names another folder for a person's own, and where the settings' folder is in it.
-        matchers: its events that call us, as ``MATCHERS``.
+        matchers: its events that call us, with a pattern of tools.
         pages: patterns of the pages of the plugin that it reads, beside its settings.
         note: what a person has to do there, once.
         units: units of its timeouts in a second.
@@ -78,53 +65,16 @@ class Host(NamedTuple):
     title: str
     client: str
     file: str
-    own: tuple[str, str]
+    own: Sequence[str]
     matchers: Mapping[str, str]
-    pages: tuple[str, ...] = (_SKILL,)
+    pages: Sequence[str] = ("skills/*/SKILL.md",)
     note: str = ""
     units: int = 1
     end_s: int = _TIMEOUT_S
 
 
-HOSTS = {
-    CLAUDE_CODE: Host(
-        "Claude Code", "claude", ".claude/settings.json", ("CLAUDE_CONFIG_DIR", ""), MATCHERS, (_SKILL, "commands/*.md")
-    ),
-    CODEX: Host(
-        "Codex",
-        "codex",
-        ".codex/hooks.json",
-        ("CODEX_HOME", ""),
-        {
-            "SessionStart": "",
-            "SubagentStart": "",
-            "UserPromptSubmit": "",
-            "PreToolUse": "^(Bash|apply_patch|mcp__.+)$",
-            "PostToolUse": "Bash|apply_patch",
-            "Stop": "",
-            "SessionEnd": "",
-        },
-        note="Codex calls no hook that nobody has trusted: type /hooks there once, in a project that it trusts",
-        end_s=3,  # what it allows at most
-    ),
-    GEMINI: Host(
-        "Gemini CLI",
-        "gemini",
-        ".gemini/settings.json",
-        ("GEMINI_CLI_HOME", ".gemini"),
-        {
-            "SessionStart": "",
-            "BeforeAgent": "",
-            "BeforeTool": "^(run_shell_command|read_file|replace|write_file|mcp_.+)$",
-            "AfterTool": "^(run_shell_command|read_file|replace|write_file|mcp_.+)$",
-            "AfterAgent": "",
-            "SessionEnd": "",
-        },
-        note="Gemini CLI calls a project's hooks where it trusts the folder",
-        units=1000,
-    ),
-}
-"""Hosts that can be set up, each as it was seen to call hooks."""
+HOSTS = {name: Host(**fields) for name, fields in tables(str(Path(__file__).with_name("hosts.toml"))).items()}
+"""Hosts that can be set up, by name (``hosts.toml``)."""
 
 _KEPT = ".before-fleet"
 """Ending of the copy of a settings file beside it, from before the hooks, where their removal would not restore its

@@ -322,17 +322,17 @@ def _displayed(hit: _Hit, words: Sequence[str]) -> _Hit:
     )
 
 
-def _snippet(text: str, position: int = 0, chars: int = SNIPPET_CHARS) -> str:
-    """Return at most ``chars`` characters of a text around a position."""
-    if len(text) <= chars:
+def _snippet(text: str, position: int = 0) -> str:
+    """Return at most ``SNIPPET_CHARS`` characters of a text around a position."""
+    if len(text) <= SNIPPET_CHARS:
         return text
-    start = min(max(position - _BEFORE_HIT_CHARS, 0), len(text) - chars + 1)
+    start = min(max(position - _BEFORE_HIT_CHARS, 0), len(text) - SNIPPET_CHARS + 1)
     if start:
         start = 1 + max(text.find(" ", start, position), start - 1)  # not in the middle of a word
     opening = "…" if start else ""
-    if len(text) - start <= chars - len(opening):
+    if len(text) - start <= SNIPPET_CHARS - len(opening):
         return opening + text[start:]
-    return f"{opening}{text[start : start + chars - len(opening) - 1].rstrip()}…"
+    return f"{opening}{text[start : start + SNIPPET_CHARS - len(opening) - 1].rstrip()}…"
 
 
 def _position(text: str, terms: Iterable[str]) -> int:

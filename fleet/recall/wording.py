@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from heapq import heappop, heappush
+from pathlib import Path
 from typing import NamedTuple
 
 from crdt import clock
@@ -19,18 +20,17 @@ from fleet.model.names import FIELDS
 from fleet.model.pattern import Pattern
 from fleet.store.query import ranked
 from fleet.store.tree import DISCOVERIES_PAGE, FRONT_MARK, PAGE
-from fleet.text.screening import counted, inert, markdown_escape, readable, screened
+from fleet.text.screening import counted, inert, markdown_escape, readable, screened, shortened
 
 LOG_A_CORRECTION = 'fleet correct --wrong "..." --right "..." --pattern "..."'
-STANDING = (
-    "When somebody corrects you, or you notice a mistake of yours, log it before you go on: "
-    f"`{LOG_A_CORRECTION}`; what nobody would guess: `fleet discover --problem ... --solution ...`. "
-    "To look up: `fleet search WORDS`, `fleet show ID`."
+STANDING, _NO_DISCOVERY, _ORIGIN, _EMPTY, _FRONT = (
+    each.format(command=LOG_A_CORRECTION)
+    for each in Path(__file__).with_name("data").joinpath("pages.txt").read_text("utf-8").split("\n---\n")
 )
+"""Request to every agent, at a start's end; and texts of pages: where there is no discovery, or no lesson, how a page
+came to be, and the beginning of the branch's."""
 UNREADABLE = "(nothing that can be shown)"
 
-_NO_DISCOVERY = """No discoveries yet. Log what took you long to find out, or stands in no manual:
-  fleet discover --problem "..." --solution "..." """.rstrip()
 _EMOJI_CHARS_MAX = 8
 _FIRST_DAY = "2000"
 
@@ -131,36 +131,13 @@ _BREAK = "\\"
 """Hard line break. Two blanks would do too, but editors remove them."""
 
 _NAMES_MAX = 8
+_CATEGORY_CHARS_MAX = 100
 
 _HEADER = "# What this clan has learned\n"
-_ORIGIN = """\
-Rendered by `fleet` from `patterns.jsonl` and never read back: an edit made here is lost with the next rendering.
-"""
-_EMPTY = f"""{_HEADER}
-Nothing yet. The first correction that an agent logs appears here:
-
-    {LOG_A_CORRECTION}
-
-{_ORIGIN}"""
-
-_FRONT = f"""{FRONT_MARK}
-# What our coding agents have learned
-
-This branch is what a clan of coding agents remembers, kept by `fleet`: each correction that one of them gets is a
-lesson that all of them start their next session with.
-
-**Join**: `fleet init --agent YOUR-NAME --remote ADDRESS-OF-THIS-REPOSITORY`, then `fleet sync`.
-"""
 _FRONT_LESSONS_MAX = 10
 _FRONT_DISCOVERIES_MAX = 5
 _FRONT_PAIRS_MAX = 5
 _FRONT_AGENTS_MAX = 50
-
-_OPENERS = frozenset("-+*=#>|~:_<[!$")
-_NUMBER = re.compile(r"\d{1,9}[.)]", re.ASCII)
-_CODE = re.compile(r"\\.|``+|`([^`]+(?:``+[^`]+)*)`(?!`)")
-"""An escape, a longer run, or a code span with its content as the group. Runs of another length do not end a span."""
-_BLANK = "\0"
 
 
 class Share(NamedTuple):
@@ -201,7 +178,7 @@ class Pages:
         shown = listed[: max(lessons_max, 0)]
         total = len(listed) if total is None else total
         if not total and not opposed:
-            return _EMPTY
+            return "\n".join([_HEADER, _EMPTY, _ORIGIN])
         parts = [_HEADER, _summary(shown, total), _ORIGIN]
         for heading, grouped in _groups(shown):
             parts += [heading, *(self._item(lesson, wordings.get(lesson.id, ())) for lesson in grouped)]
@@ -237,7 +214,7 @@ class Pages:
         entries = _newest_first(discoveries)
         pages = [f"[{counted(total, 'lesson')}]({PAGE})"] if total else []
         pages += [f"[{_discoveries(entries)}]({DISCOVERIES_PAGE})"] if entries else []
-        parts = [_FRONT, f"All of it: {' · '.join(pages)}\n" if pages else "Nothing yet.\n"]
+        parts = [f"{FRONT_MARK}\n{_FRONT}", f"All of it: {' · '.join(pages)}\n" if pages else "Nothing yet.\n"]
         if newest:
             parts += ["## Newest lessons\n", *map(self._item, newest[:_FRONT_LESSONS_MAX])]
         if entries:
@@ -279,34 +256,27 @@ class Pages:
             yield self._item(other)
 
     def _item(self, pattern: Pattern, wordings: Sequence[Pattern] = ()) -> str:
-        """Return a lesson as a list item: its text, the right way, its other wordings, the evidence."""
-        text = _words(pattern.text) or UNREADABLE.split()
-        parts = [["**" + text[0], *text[1:]]]
-        parts[0][-1] += "**"
-        if correct := _words(pattern.correct):
-            parts.append(["Right:", *correct])
-        parts += [["Also said:", *words, f"· `{other.id}`"] for other in wordings if (words := _words(other.text))]
-        parts.append(self._evidence(pattern))
-        for part in parts[:-1]:
-            part[-1] += _BREAK
-        rows = [row for number, part in enumerate(parts) for row in _wrapped(part, _INDENT if number else "- ")]
-        return "\n".join(rows) + "\n"
+        """Return a lesson as a list item: its text, the right way, its other wordings, the evidence, a line each."""
+        parts = [f"**{_escaped(pattern.text) or UNREADABLE}**"]
+        if correct := _escaped(pattern.correct):
+            parts.append(f"Right: {correct}")
+        parts += [f"Also said: {text} · `{other.id}`" for other in wordings if (text := _escaped(other.text))]
+        return "- " + f"{_BREAK}\n{_INDENT}".join([*parts, self._evidence(pattern)]) + "\n"
 
-    def _evidence(self, pattern: Pattern) -> list[str]:
-        """Return the count, the authors and the first date as words. A line may not wrap at a blank inside a word."""
-        times = pattern.count("seen")
-        words = ["seen", *(("once",) if times == 1 else (f"{times:,}", "times"))] if times else ["logged"]
-        if by := self._authors(pattern):
-            words += ["by", *by]
-        if pattern.is_published:
-            words = ["published", "· " + words[0], *words[1:]]
-        if changed := self._rows.edits(pattern):
-            words += ["·", *_words(changed)]
-        if since := day(pattern.at):
-            words.append(f"· since {since}")
-        return [*words, f"· `{pattern.id}`"]
+    def _evidence(self, pattern: Pattern) -> str:
+        """Return the count, the authors and the first date."""
+        times, by = pattern.count("seen"), self._authors(pattern)
+        seen = ("seen once" if times == 1 else f"seen {times:,} times") if times else "logged"
+        parts = [
+            "published" if pattern.is_published else "",
+            f"{seen} by {by}" if by else seen,
+            _escaped(self._rows.edits(pattern)),
+            f"since {since}" if (since := day(pattern.at)) else "",
+            f"`{pattern.id}`",
+        ]
+        return " · ".join(filter(None, parts))
 
-    def _authors(self, pattern: Pattern) -> list[str]:
+    def _authors(self, pattern: Pattern) -> str:
         logged_by = pattern.agents()
         agents = [agent for agent in logged_by if agent != names.IMPORT]
         shown = [self._named(agent) for agent in agents[:_NAMES_MAX]]
@@ -314,7 +284,7 @@ class Pages:
             shown.append(f"{len(agents) - _NAMES_MAX:,} more")
         if len(agents) < len(logged_by):
             shown.append("an import")
-        return [name + "," for name in shown[:-1]] + shown[-1:]
+        return ", ".join(shown)
 
 
 def _discoveries(entries: Sequence[Discovery]) -> str:
@@ -349,44 +319,7 @@ def _groups(shown: list[Pattern]) -> Iterator[tuple[str, list[Pattern]]]:
 
 
 def _heading(category: str, count: int) -> str:
-    """Return a heading, which cannot be wrapped: a name too long for its line ends in an ellipsis."""
-    room = limits.PAGE_COLUMNS_MAX - len(f"##  ({count})")
-    name = category if len(category) <= room else category[:room] + "…"
-    while len(escaped := markdown_escape(name)) > room:
-        name = name[:-2].rstrip() + "…"
-    return f"## {escaped} ({count})\n"
-
-
-def _words(value: object) -> list[str]:
-    """Return a field's words, escaped. A line may break between any two of them.
-
-    A code span is one word, however long: behind a break inside, a word of it might begin a list or a heading, and
-    within code no escape helps.
-    """
-    shown = _CODE.sub(lambda match: match[0].replace(" ", _BLANK) if match[1] else match[0], _escaped(value))
-    return [word.replace(_BLANK, " ") for word in shown.split()]
-
-
-def _wrapped(words: list[str], first: str) -> list[str]:
-    """Return the words in lines of at most ``PAGE_COLUMNS_MAX`` characters; a longer word has its own line."""
-    rows, row = [], first + words[0]
-    for word in words[1:]:
-        if len(row) + 1 + len(word) <= limits.PAGE_COLUMNS_MAX:
-            row += " " + word
-        else:
-            rows.append(row)
-            row = _INDENT + _inert(word)
-    return [*rows, row]
-
-
-def _inert(word: str) -> str:
-    """Return a word fit to begin a line: the mark of a list, heading, quote, rule, table or fence is escaped.
-
-    Within a line none of them has a meaning, so only words behind a break are escaped.
-    """
-    if word[0] in _OPENERS:
-        return "\\" + word
-    return f"{word[:-1]}\\{word[-1]}" if _NUMBER.fullmatch(word) else word
+    return f"## {markdown_escape(shortened(category, _CATEGORY_CHARS_MAX))} ({count})\n"
 
 
 # --- the context of a session ---------------------------------------------------------------------------------------
@@ -413,7 +346,6 @@ class _Section(NamedTuple):
         rows: the records, best first, a line each.
         total: number of records, also of those without a row.
         noun: singular and plural.
-        opposed: number of those without a row that contradict each other.
     """
 
     heading: str
@@ -421,17 +353,11 @@ class _Section(NamedTuple):
     total: int
     noun: tuple[str, str]
     command: str
-    opposed: int = 0
 
     def shown(self, rows: Sequence[str]) -> str:
         """Return the section with some of its rows, and the number of the others; "" for an empty one."""
         left_out = self.total - len(rows)
-        opposed = min(self.opposed, max(left_out, 0))
-        note = (
-            [f"{counted(opposed, *self.noun)} left out that contradict each other; `fleet review`"] if opposed else []
-        )
-        left_out -= opposed
-        note += [f"{counted(left_out, *self.noun)} left out; `{self.command}`"] if left_out > 0 else []
+        note = [f"{counted(left_out, *self.noun)} left out; `{self.command}`"] if left_out > 0 else []
         lines = [*([self.heading] if rows else []), *rows, *note]
         return _GAP + "\n".join(lines) if lines else ""
 
@@ -451,7 +377,6 @@ def session_context(
     members: Mapping[str, str] = {},
     short: Mapping[str, str] = {},
     total: int | None = None,
-    opposed: int = 0,
     note: str = "",
     standing: str = "",
     by: Mapping[str, str] = {},
@@ -471,7 +396,6 @@ def session_context(
     ``chars_max``: the room, ``CHARS_MIN`` at least.
     ``rest_max``: the room of all but the memory.
     ``total``: number of lessons besides the new ones, when ``patterns`` are only some of them.
-    ``opposed``: number of those among them that contradict each other, which ``patterns`` do not have.
     ``standing``: fleet's request to every agent, behind the second mark: it is no record.
     ``by``: id to author, of records of others: the lessons of one author fill at most a third of the room, and so do
         the discoveries.
@@ -485,7 +409,7 @@ def session_context(
     sections = (
         _decisions(waiting),
         _lessons("New since your last session:", news, None, rows, shares)._replace(noun=("new lesson", "new lessons")),
-        _lessons("Lessons of the clan:", listed, total, rows, shares)._replace(opposed=opposed),
+        _lessons("Lessons of the clan:", listed, total, rows, shares),
         _newest(discoveries, fresh, rows, _Shares(by, rest_max // 3)),
     )
     least = sum(len(section.shown(())) for section in sections)

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
 from fleet.model.errors import RefusedError
@@ -32,15 +33,7 @@ SESSION_LOG = "Session Log"
 COMPRESSION_LOG = "Compression Log"
 DAILY = "<!-- fleet: observations and session entries go to .agents/logs -->"
 """The line of a scratchpad that was migrated."""
-TEMPLATE = """\
-<!-- auto-reflect: promote=suggest -->
-# Agent Scratchpad
-
-## Ready to Promote
-
-## Session Observations (auto)
-
-"""
+TEMPLATE = Path(__file__).with_name("data").joinpath("scratchpad.md").read_text("utf-8")
 
 _DIRECTIVE = r"(?i)\s*auto-reflect\s*:\s*promote\s*=\s*[\"']?(\w+)[\"']?\s*"
 _DIRECTIVE_LINES = 10

@@ -39,7 +39,7 @@ MEMBERS_MAX = 24
 JOIN_MIN = 0.65
 """Closeness from which on two wordings say the same, where no difference matters."""
 NEARLY_MIN = 0.45
-"""The same where their meaning is close, too."""
+"""The same where their meaning is close, too. Two texts with less are neither one lesson nor opposites."""
 MEANING_MIN = 0.75
 """Cosine from which on meaning is that close."""
 COUNTED_MIN = 0.85
@@ -259,7 +259,7 @@ class Clusters(NamedTuple):
         named = [*((each, words[each]) for each in ids), *sorted(more)]
         also = [(number[one], number[other]) for one, other in cosines if one in number and other in number]
         sure, likely, opposed = list[_Pair](), list[_Pair](), list[_Pair]()
-        for one, other, close in alike([text for _, text in named], also, last=last):
+        for one, other, close in alike([text for _, text in named], also, NEARLY_MIN, last=last):
             two = named[one][0], named[other][0]
             pair = _Pair(min(two), max(two), close.score, close.differs)
             if pair.one == pair.other or pair.ids in apart:

@@ -43,7 +43,6 @@ STAGE, MERGED_FROM = "stage", "consolidated_from"
 """Fields of a private record: its stage, and the ids of those that were consolidated into it."""
 
 _DECAY_AN_HOUR = 0.01
-_GAIN = 0.05
 _HOUR_MS = 3_600_000
 _SAID_CHARS = 80
 _HEADING = r"(?im)^#{1,6}[ \t]+organization[ \t]+report[ \t]*#*[ \t]*\r?$"
@@ -190,7 +189,7 @@ class Note(NamedTuple):
         id: of its record, or of its line.
         at_ms: time of writing, milliseconds since 1970.
         importance: 0 to 1.
-        accesses: number of times it, or a note that it was made of, was shown or found; ``last_ms``: the last one.
+        accesses: number of times it, or a note that it was made of, was shown or found.
         merged: ids of the notes that were consolidated into it.
         may_change: its text is this agent's alone, and may be edited.
         group: notes of another group are never compared with it.
@@ -201,7 +200,6 @@ class Note(NamedTuple):
     at_ms: int
     importance: float = IMPORTANCE
     accesses: int = 0
-    last_ms: int = 0
     tags: tuple[str, ...] = ()
     stage: Stage = Stage.ACTIVE
     merged: tuple[str, ...] = ()
@@ -289,12 +287,6 @@ class Plan(NamedTuple):
         return lines
 
 
-def _effective_importance(importance: float, hours: float, accesses: int) -> float:
-    """Return the importance of a note now: it decays with the hours since its last access, and each access adds."""
-    faded = importance * math.exp(-_DECAY_AN_HOUR * max(hours, 0.0))
-    return min(1.0, faded + _GAIN * math.log(1 + max(accesses, 0)))
-
-
 class _Pair(NamedTuple):
     """Pair of close notes: the one that stays, the other, their cosine if known, and their comparison."""
 
@@ -378,10 +370,10 @@ class _Pass:
 
     def archive(self, now_ms: int, archive_hours: float) -> None:
         """Archive the old, unimportant notes that were never accessed."""
+        # An access would add to the weight of a note; but it keeps the note from here anyway.
         for note in [note for note in self.notes.values() if note.may_rest and not note.accesses]:
             age = (now_ms - note.at_ms) / _HOUR_MS
-            since = (now_ms - max(note.last_ms, note.at_ms)) / _HOUR_MS
-            matters = _effective_importance(note.importance, since, note.accesses)
+            matters = note.importance * math.exp(-_DECAY_AN_HOUR * max(age, 0.0))
             if age > archive_hours and matters < ARCHIVE_BELOW:
                 why = f"{age / 24:.0f} days old, never looked at, matters {matters:.2f}"
                 self._rest(ARCHIVE, note, Stage.ARCHIVED, why)

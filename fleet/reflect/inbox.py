@@ -165,12 +165,8 @@ class Inbox:
         self._agent = agent
         self._lines = JsonLines(workspace.files, workspace.home(agent) / FILE_NAME)
 
-    def put(self, item: Item) -> _Put:
-        """Put an item in, unless it waits already, was approved, or a person rejected it, in these words or others."""
-        return self.put_all([item])[0]
-
-    def put_all(self, items: Sequence[Item]) -> list[_Put]:
-        """Put items in, all in one write; return the outcome of each."""
+    def put(self, items: Sequence[Item]) -> list[_Put]:
+        """Put in those that neither wait nor were approved or rejected, in whatever words; return each's outcome."""
         with self._locked():
             known = {each.item.id: each for each in self.entries()}
             outcomes, new = list[_Put](), list[Item]()

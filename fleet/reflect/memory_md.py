@@ -167,23 +167,12 @@ def hot(text: str) -> str:
 
 
 def _without_comments(text: str) -> str:
-    """Return the text without comments; one that never ends is none.
-
-    By hand, since a pattern would search the end once for every beginning, minutes for a file of ``<!--``.
-    """
-    pieces: list[str] = []
-    at = 0
-    while (begin := text.find(_OPEN, at)) >= 0 and (end := text.find(_CLOSE, begin + len(_OPEN))) >= 0:
-        end += len(_CLOSE)
-        row_at, row_end = text.rfind("\n", at, begin) + 1 or at, text.find("\n", end) + 1 or len(text)
-        is_alone = not text[row_at:begin].strip() and not text[end:row_end].strip()
-        if is_alone and (row_at == 0 or text[row_at - 1] == "\n"):
-            pieces.append(text[at:row_at])  # lines that hold the comment alone go with it
-            at = row_end
-        else:
-            pieces.append(text[at:begin] + " ")  # the text around it must not join into something new
-            at = end
-    return "".join(pieces) + text[at:]
+    """Return the text without comments, and without the lines that hold one alone; one that never ends is none."""
+    # Behind the last end, every beginning would search for one in vain: minutes for a file of ``<!--``.
+    closed = text.rfind(_CLOSE) + len(_CLOSE) if _CLOSE in text else 0
+    marked = re.sub(r"(?s)<!--.*?-->", "\0", text[:closed]) + text[closed:]
+    # A blank stays, for the text around a comment must not join into something new.
+    return re.sub(r"(?m)^[^\S\n]*\0[^\S\n]*(?:\n|\Z)", "", marked).replace("\0", " ")
 
 
 def _place(text: str) -> int:

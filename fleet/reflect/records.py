@@ -123,9 +123,9 @@ class Records:
         self._lines.add([stamped])
         return stamped
 
-    def read(self, since: str = "") -> list[Record]:
-        """Return the lines, oldest first; those from a time on (a stamp, or the beginning of one)."""
-        return [each for each in self._lines.read(Record) if each.at >= since]
+    def read(self) -> list[Record]:
+        """Return the lines, oldest first."""
+        return list(self._lines.read(Record))
 
     def passes(self) -> list[Pass]:
         """Return the passes, oldest first."""

@@ -127,7 +127,7 @@ def test_what_entered_a_memory_since_is_named(w):
 def test_what_waits_for_a_person_is_counted_with_the_command_for_it(w):
     fired(w)
     workspace = Workspace(w.folder / "w")
-    Inbox(workspace, "velma").put(Item(kind="plan", title="Tidy the notes"))
+    Inbox(workspace, "velma").put([Item(kind="plan", title="Tidy the notes")])
     workspace.close()
     log = w.folder / "w/agents/velma/corrections.md"
     log.write_text(

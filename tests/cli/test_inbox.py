@@ -24,7 +24,7 @@ DRAFT = "---\nname: lint\ndescription: Lint before a push\n---\n\nRun the linter
 
 def put(stage, kind: str, title: str, agent: str = "velma", **more) -> str:
     workspace = Workspace(stage.folder / "w")
-    done = Inbox(workspace, agent).put(Item(kind=kind, title=title, **more))
+    done = Inbox(workspace, agent).put([Item(kind=kind, title=title, **more)])[0]
     workspace.close()
     return done.id
 

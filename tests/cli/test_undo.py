@@ -559,7 +559,7 @@ def reflect(folder: Path, pattern: str) -> str:
         ),
     )
     body = {"draft": draft, "target": ".claude/skills/lint/SKILL.md"}
-    Inbox(workspace, "velma").put(Item(kind="skill", title="Lint before a push", key="lint", run=run, body=body))
+    Inbox(workspace, "velma").put([Item(kind="skill", title="Lint before a push", key="lint", run=run, body=body)])
     written = (Written(name="notes", count=1), Written(name="lessons", count=1, ids=(pattern,)))
     Records(workspace, "velma").append(Record(run=run, session="s1", outcome="success", usd=0.1, writers=written))
     workspace.close()
@@ -611,7 +611,7 @@ def test_without_a_name_a_command_is_taken_back_and_never_what_fleet_did_by_itse
 def test_a_decision_that_fleet_carried_out_is_the_last_command(w):
     run = reflect(w.folder / "w", w.correct("w", LESSON))
     workspace = Workspace(w.folder / "w")
-    item = Inbox(workspace, "velma").put(Item(kind="plan", title="Tidy the notes"))
+    item = Inbox(workspace, "velma").put([Item(kind="plan", title="Tidy the notes")])[0]
     Inbox(workspace, "velma").decide([inbox.Decision(id=item.id, outcome="approved", by="velma", run=run)])
     workspace.close()
     assert undo(w)["run"] == run

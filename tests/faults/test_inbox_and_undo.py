@@ -36,7 +36,7 @@ def begin(bench: Bench) -> str:
     (root / DRAFT).write_text("Run the linter.\n")
     workspace = Workspace(root)
     item = Item(kind="skill", title="Lint before a push", key="lint", body={"draft": DRAFT, "target": TARGET})
-    done = Inbox(workspace, "velma").put(item)
+    done = Inbox(workspace, "velma").put([item])[0]
     workspace.close()
     return done.id
 
@@ -100,7 +100,7 @@ def reflect(root: Path, pattern: str) -> str:
     edit = Runs(workspace).page(MEMORY).to((root / MEMORY).read_bytes() + b"- 2026-05-09: a note\n")
     at = workspace.wall()
     Runs(workspace).apply(Run(id=run, kind="reflection", agent="velma", at=at, edits=(edit,), lessons=(pattern,)))
-    Inbox(workspace, "velma").put(Item(kind="persona", title="Prefers short answers", run=run))
+    Inbox(workspace, "velma").put([Item(kind="persona", title="Prefers short answers", run=run)])
     written = (Written(name="notes", count=1),)
     Records(workspace, "velma").append(Record(run=run, session="s1", outcome="success", writers=written))
     workspace.close()
@@ -154,7 +154,7 @@ def test_what_does_not_fit_on_the_disk_is_not_acknowledged_and_harms_no_line(tmp
     try:
         (folder / "fleet.toml").write_text("")
         workspace = Workspace(folder)
-        first = Inbox(workspace, "velma").put(Item(kind="persona", title="Prefers short answers"))
+        first = Inbox(workspace, "velma").put([Item(kind="persona", title="Prefers short answers")])[0]
         Records(workspace, "velma").append(Record(run="r1", usd=0.5))
         path = workspace.home("velma") / ("inbox.jsonl" if what in ("put", "decide") else "reflections.jsonl")
         known = path.read_bytes()
@@ -175,7 +175,7 @@ def test_what_does_not_fit_on_the_disk_is_not_acknowledged_and_harms_no_line(tmp
 def act(workspace: Workspace, what: str, item: str, long: str) -> None:
     """Append one long line."""
     if what == "put":
-        Inbox(workspace, "velma").put(Item(kind="persona", title="Works at night", diff=long))
+        Inbox(workspace, "velma").put([Item(kind="persona", title="Works at night", diff=long)])
     elif what == "decide":
         Inbox(workspace, "velma").decide([inbox.Decision(id=item, outcome="rejected", why=long)])
     elif what == "record":

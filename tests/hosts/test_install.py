@@ -31,7 +31,7 @@ THEIRS = {
     "numbers": [1, 1.5, True, None],
     "umlaut": "Größe 漢字",
 }
-OURS = {event: install._command_line(event) for event in install.MATCHERS}
+OURS = {event: install._command_line(event) for event in install.HOSTS["claude-code"].matchers}
 PAGES = {"commands/done.md", "commands/fleet-correct.md", "commands/fleet-status.md", "skills/fleet/SKILL.md"}
 BEFORE = "if command -v fleet >/dev/null 2>&1; then fleet hook {}; fi"
 START_BEFORE = (

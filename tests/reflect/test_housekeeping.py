@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 import random
 from datetime import UTC
 from pathlib import Path
@@ -22,7 +21,6 @@ from fleet.reflect.housekeeping import (
     Note,
     Plan,
     Stage,
-    _effective_importance,
     _SkipReason,
 )
 from tests.pace import within
@@ -195,14 +193,6 @@ def test_a_conflict_is_resolved_where_both_sides_matter_less_than_0_3(one, other
 
 # --- "mark records Archived when their effective_importance < 0.2, their access_count == 0, and their age exceeds the
 # configured threshold (default 7 days)" -------------------------------------------------------------------------------
-
-
-def test_effective_importance_is_the_formula():
-    assert _effective_importance(0.5, 0, 0) == 0.5
-    assert _effective_importance(0.5, 100, 0) == pytest.approx(0.5 * math.exp(-1))
-    assert _effective_importance(0.5, 100, 7) == pytest.approx(0.5 * math.exp(-1) + 0.05 * math.log(8))
-    assert _effective_importance(1.0, 0, 1_000) == 1.0
-    assert _effective_importance(0.5, -50, 0) == 0.5
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def w(tmp_path, clock):
 
 
 def put(w: Workspace, title: str, kind: str = "skill", **more) -> inbox._Put:
-    return Inbox(w, "velma").put(Item(kind=kind, title=title, **more))
+    return Inbox(w, "velma").put([Item(kind=kind, title=title, **more)])[0]
 
 
 def waits(w: Workspace) -> list[str]:

@@ -488,7 +488,7 @@ class Tended(Further):
             draft.parent.mkdir(parents=True, exist_ok=True)
             draft.write_text(f"# A skill\n\nqzhand{number}x is what a person put into the draft.\n")
         item = Item(kind=kind, title=title, key=f"{kind} {number}", body=body)
-        return Inbox(workspace, machine.agent).put(item).is_new
+        return Inbox(workspace, machine.agent).put([item])[0].is_new
 
     def answer_inbox(self, machine: Machine) -> bool:
         """Answer something that waits; taken back it waits again, and then it is answered again."""
