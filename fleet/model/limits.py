@@ -28,7 +28,9 @@ START_CHARS_MAX = 9_000  # of a session's start: hosts cut at 10,000
 START_REST_CHARS_MAX = 4_000  # of all but the memory
 HOT_CHARS_MAX = 4_000
 
+SHOWN_REMEMBERED_MAX = 20_000  # lessons of which the first showing is remembered
 SHOWN_EXACT_DAYS = 90  # the time of each showing is kept this long; older ones become one span
+SHOWN_SPANS_MAX = 50_000  # of all lessons together, 1.7 MB
 
 SESSION_SEEN_MAX = 10  # occurrences that one session explains, where lessons are ranked
 WRITER_SESSIONS_MAX = 100  # sessions of one writer that count there

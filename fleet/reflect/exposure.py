@@ -99,8 +99,8 @@ class Exposures:
         query = "SELECT 1 FROM exposure WHERE agent = ? AND said = 0 AND first_ms < ? LIMIT 1"
         return bool(_rows(self._state, query, agent, _today(now_ms)))
 
-    def roll_up(self, writer: "Writer") -> None:
-        """Count the showings of past days in the replica's column.
+    def roll_up(self, writer: "Writer") -> int:
+        """Count the showings of past days in the replica's column; return the number of lessons written.
 
         The caller holds the write lock. After an error the next call writes the rest.
         """
@@ -127,6 +127,7 @@ class Exposures:
         old = today - limits.SHOWN_EXACT_DAYS * _DAY_MS
         with self._state.transaction():
             _compact(connection, agent, old, workspace.patterns.get)
+        return len(deltas)
 
 
 _INSERT = "INSERT INTO exposure (agent, pattern, session, first_ms, last_ms, number) VALUES (?, ?, ?, ?, ?, ?)"
@@ -178,9 +179,18 @@ def _count(
 def _compact(
     connection: sqlite3.Connection, agent: str, old_ms: int, lesson: "Callable[[str], Pattern | None]"
 ) -> None:
-    """Merge spans that ended before ``old_ms``: one remains before a lesson's promotion, and one after it."""
+    """Merge spans that ended before ``old_ms`` (later, where the table is too large), and drop the oldest lessons.
+
+    One span remains before a lesson's promotion, and one after it.
+    """
+    forgotten = "SELECT pattern FROM exposure WHERE {} GROUP BY pattern ORDER BY max(last_ms) DESC LIMIT -1 OFFSET ?"
     written = "agent = ? AND said = 1"
-    many = f"SELECT pattern FROM exposure WHERE {written} AND last_ms < ? GROUP BY pattern HAVING count(*) > 2"  # noqa: S608 - our own words
+    deletion = f"DELETE FROM exposure WHERE {written} AND pattern IN ({forgotten.format(written)})"  # noqa: S608 - our own words
+    connection.execute(deletion, (agent, agent, limits.SHOWN_REMEMBERED_MAX))
+    query = f"SELECT last_ms FROM exposure WHERE {written} ORDER BY last_ms DESC LIMIT 1 OFFSET ?"  # noqa: S608
+    for (over,) in connection.execute(query, (agent, limits.SHOWN_SPANS_MAX)).fetchall():
+        old_ms = max(old_ms, over + 1)
+    many = f"SELECT pattern FROM exposure WHERE {written} AND last_ms < ? GROUP BY pattern HAVING count(*) > 2"  # noqa: S608
     for (pattern,) in connection.execute(many, (agent, old_ms)).fetchall():
         old = f"FROM exposure WHERE {written} AND last_ms < ? AND pattern = ?"
         span = "min(first_ms), max(last_ms), sum(number), replica, max(total)"

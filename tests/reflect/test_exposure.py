@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from crdt import clock as stamps
+from fleet.model import limits
 from fleet.model.errors import DiskError, FleetError
 from fleet.model.line import Line
 from fleet.reflect.exposure import Exposures, _before, _Span, _spans
@@ -77,9 +78,9 @@ def is_due(w) -> bool:
     return Exposures(w.state).is_due("velma", w.world.wall_ms())
 
 
-def roll(w) -> None:
+def roll(w) -> int:
     with w.writing("velma") as writer:
-        Exposures(writer.workspace.state).roll_up(writer)
+        return Exposures(writer.workspace.state).roll_up(writer)
 
 
 def totals(w) -> dict[str, int]:
@@ -175,16 +176,15 @@ def test_a_day_is_counted_when_it_is_over_and_once(w, clock):
         see(w, ONE, at=NOW + n)
     see(w, TWO)
     assert not is_due(w)
-    roll(w)
-    assert totals(w) == {ONE: 0, TWO: 0}
+    assert roll(w) == 0
     clock.now = NOW + DAY
     assert is_due(w)
-    roll(w)
+    assert roll(w) == 2
     assert totals(w) == {ONE: 3, TWO: 1}
     assert not is_due(w)
     shard = w.files.read(w.clan / PATTERNS.shard(w.current_replicas()[0]))
     for _ in range(3):
-        roll(w)
+        assert roll(w) == 0
     assert w.files.read(w.clan / PATTERNS.shard(w.current_replicas()[0])) == shard
     assert totals(w) == {ONE: 3, TWO: 1}
 
@@ -284,7 +284,7 @@ def test_unknown_and_private_lessons_are_not_spoken_of(w, clock):
     w.files.append(w.notes_file("velma"), PATTERNS.encode(private) + b"\n")
     see(w, UNKNOWN, "p-0000000000000004")
     clock.now = NOW + DAY
-    roll(w)
+    assert roll(w) == 0
     assert not is_due(w)
     assert w.state.was_shown("velma", [UNKNOWN], NOW + 1)
 
@@ -323,3 +323,17 @@ def test_what_is_old_is_joined_but_not_across_a_known_promotion(w, clock, is_kno
         assert until(w, cut) == (6 if is_known else None)
     assert counts(w) == {ONE: 202}
     assert len(_spans(w.state, "velma")[ONE]) <= 4
+
+
+def test_the_table_is_bounded(w, clock, monkeypatch):
+    monkeypatch.setattr(limits, "SHOWN_SPANS_MAX", 40)
+    monkeypatch.setattr(limits, "SHOWN_REMEMBERED_MAX", 8)
+    ids = [f"p-{n:016x}" for n in range(12)]
+    for hour in range(20):
+        see(w, *ids[hour % 3 :], at=NOW + hour * HOUR)
+    clock.now = NOW + 2 * DAY
+    roll(w)
+    spans = _spans(w.state, "velma")
+    assert len(spans) == 8
+    assert sum(map(len, spans.values())) <= 40 + 2 * 8
+    assert all(sum(each.number for each in spans[pattern]) == 20 for pattern in spans.keys() & ids[2:])
