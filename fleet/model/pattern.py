@@ -99,7 +99,6 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         parts: counter to hash to a count without an owner.
         at: when it was first seen; ``clock.ZERO`` if unknown.
         by: who saw it first.
-        late: the largest stamp of an edit beyond the cut, "" for none.
         loggers: the agents that logged it themselves; an import is no log.
         by_hand: writer to hash to count of its entries that were written by hand: the parts of ``seen`` that are no
             import.
@@ -121,7 +120,6 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parts: dict[str, dict[str, int]] = {}
     at: str = clock.ZERO
     by: str = ""
-    late: str = ""
     loggers: frozenset[str] = frozenset()
     by_hand: dict[str, dict[str, int]] = {}
     cut: str = "~"
@@ -259,7 +257,7 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
             columns[writer] = _without_undone(column)
     counted = Line(line.id, columns)
     wording_writers = counted.wording_writers()
-    fields, edited, late = _folded_fields(counted, wording_writers, policy.cut)
+    fields, edited = _folded_fields(counted, wording_writers, policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
     removed = _removed(columns)
     live = orset.live(adds, removed) if removed else adds
@@ -278,7 +276,6 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
         cut=policy.cut,
         at=at,
         by=by,
-        late=late,
         loggers=frozenset(loggers - {names.IMPORT}),
         by_hand=_by_hand(columns),
         mine=policy.mine.intersection(columns),
@@ -332,18 +329,14 @@ def is_blocked(writer: str, blocked: Container[str]) -> bool:
 
 def _folded_fields(
     line: Line, wording_writers: Mapping[str, str], cut: str
-) -> tuple[dict[str, Any], dict[str, tuple[str, str]], str]:
-    """Return the fields, (stamp, writer) of those that were edited, and the largest stamp beyond the cut."""
+) -> tuple[dict[str, Any], dict[str, tuple[str, str]]]:
+    """Return the fields, and (stamp, writer) of those that were edited."""
     replaced = line.marks("over")
     values: dict[str, Any] = {field: line.w[writer].first[field] for field, writer in wording_writers.items()}
     registers: dict[str, lww.Register] = {}
-    late = ""
     for writer, column in line.w.items():
         for field, (stamp, value) in column.set.items():
-            if stamp <= replaced.get((writer, field), ""):
-                continue
-            if stamp > cut:
-                late = max(late, stamp)
+            if not replaced.get((writer, field), "") < stamp <= cut:
                 continue
             # A writer has one edit of a field, so the value never has to break a tie.
             register = lww.Register(stamp, writer, b"")
@@ -352,7 +345,7 @@ def _folded_fields(
                 values[field] = value
     values.pop(AT, None)
     edited = {field: (register.stamp, register.replica) for field, register in registers.items() if field != AT}
-    return dict(sorted(values.items())), edited, late
+    return dict(sorted(values.items())), edited
 
 
 def _removed(columns: Mapping[str, Column]) -> dict[str, str]:
@@ -478,7 +471,6 @@ def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
         cut=first.cut,
         at=at,
         by=by,
-        late=max(member.late for member in members),
         loggers=frozenset().union(*(member.loggers for member in members)),
         by_hand=_join_parts(member.by_hand for member in members),
         mine=frozenset().union(*(member.mine for member in members)),
