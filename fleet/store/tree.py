@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -86,7 +85,7 @@ class _SortedEntries(msgspec.Struct, frozen=True):
     """Paths of which more is there than one writer or a clan may bring, and why each is not read."""
 
 
-def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str] = MappingProxyType({})) -> _SortedEntries:
+def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str]) -> _SortedEntries:
     """Return which entries of a tree are read, editions first.
 
     Contents that are ignored are ``known`` by their ids, with the reason (see ``too_much``).

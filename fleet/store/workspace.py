@@ -526,11 +526,11 @@ class Writer:
         """The agent of the replica."""
         return names.agent_of(self.name)
 
-    def tick(self, after: str = clock.ZERO) -> str:
-        """Issue the next stamp, larger than ``after``."""
+    def tick(self) -> str:
+        """Issue the next stamp."""
         if self._is_leased:
             self.workspace.check_lease()
-        return self.workspace.clock.tick(after)
+        return self.workspace.clock.tick()
 
     def append(self, kind: Kind, lines: Sequence[Any], *, is_durable: bool = True) -> None:
         """Append lines to the own shard, durably unless they can be derived again.
