@@ -516,7 +516,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             self._write(rows, plans)
             self._note_joined(rows, plans)
             if plans:  # they are read like any others, and their bad lines noted
-                self._fold_files(rows, self._written(sources, plans))
+                self._fold_files(rows, self.sources())
             taken.refused.update(connection.execute(_REFUSED))
             oids_by_path = [("" if plan.kept else plan.oid, plan.path) for plan in plans]
             connection.executemany("UPDATE file SET oid = ? WHERE path = ?", oids_by_path)
@@ -622,14 +622,6 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         for plan in plans:
             if plan.leaving:
                 self._put(self.clan / plan.path, self._blocks(rows, plan))
-
-    def _written(self, sources: list[Source], plans: Sequence[_Plan]) -> list[Source]:
-        """Return the line files after some were written: only these are listed again, unless they are too many."""
-        if len(sources) + len(plans) > limits.SHARDS_MAX:
-            return self.sources()
-        places = {plan.path: self.clan / plan.path for plan in plans}
-        written = [each for path, file in places.items() for each in Source.found(path, _kind(path), file)]
-        return [*(each for each in sources if each.path not in places), *written]
 
     def _put(self, file: Path, blocks: Iterator[bytes], *, is_durable: bool = True) -> None:
         if first := next(blocks, b""):
