@@ -617,15 +617,7 @@ def check_version(root: Path) -> None:
     names_here = [path.name for path in local.iterdir()] if local.is_dir() else []
     shards = sorted((clan / "patterns.d").glob("*.jsonl"))[:8]
     if not set(VERSION_1_FILES).isdisjoint(names_here) or any(
-        is_version_1(_first_line(path)) for path in (clan / "patterns.jsonl", *shards)
+        is_version_1(homes.read(str(path), limits.LINE_BYTES_MAX + 1).partition(b"\n")[0])
+        for path in (clan / "patterns.jsonl", *shards)
     ):
         raise NoError(f"{root} was made by fleet 0.1; run `fleet upgrade`. Nothing was changed")
-
-
-def _first_line(path: Path) -> bytes:
-    """Return the first line of a plain file, up to the length of a line."""
-    if path.is_symlink():
-        return b""
-    with suppress(OSError), path.open("rb") as file:
-        return file.readline(limits.LINE_BYTES_MAX + 1).removeprefix(b"\xef\xbb\xbf").strip()
-    return b""
