@@ -220,7 +220,7 @@ class _Restore:
         """Append the lines that nothing here covers: of an agent's private file, or of the clan's without one."""
         target, read = self._workspace.root / path, LineReader()
         raw_lines = set(self._workspace.files.read(target).replace(b"\r\n", b"\n").split(b"\n"))
-        entries = read.entries(kind, [data], f"backup: {path}")
+        entries = read.entries(kind, data, f"backup: {path}")
         missing = [raw for raw, entry in entries if raw not in raw_lines and not self._covers(entry, agent)]
         # Lines of fleet 0.1 come back as they are: `fleet upgrade` reads them.
         old = [each.raw for each in read.refused if is_version_1(each.raw)] if kind is PATTERNS else []

@@ -229,7 +229,7 @@ class Outbox:
         shards = {path: content(path) for path in self._paths if path.startswith(f"{kind.name}.d/")}
         if not any(shards.values()):
             return {}
-        ids = {entry.id for path, data in shards.items() for _, entry in LineReader().entries(kind, [data], path)}
+        ids = {entry.id for path, data in shards.items() for _, entry in LineReader().entries(kind, data, path)}
         edition = _Edition(kind, content(kind.edition), ids)
         return {path: (data, edition.uncovered(data, path)) for path, data in shards.items()}
 
@@ -294,8 +294,8 @@ class _Edition:
         self._carried: set[bytes] = set()
         wanted_ids = {each.encode() for each in ids}
         # Most lines have other ids, and are not parsed.
-        some = (raw for _, raw in LineReader().raw_lines([data], kind.edition) if _id_in(raw) in wanted_ids)
-        for raw, entry in LineReader().entries(kind, [b"\n".join(some)], kind.edition):
+        some = (raw for _, raw in LineReader().raw_lines(data, kind.edition) if _id_in(raw) in wanted_ids)
+        for raw, entry in LineReader().entries(kind, (raw + b"\n" for raw in some), kind.edition):
             if isinstance(entry, Line):
                 known = self._records.get(entry.id)
                 self._records[entry.id] = entry if known is None else codec.join(known, entry)
@@ -307,7 +307,7 @@ class _Edition:
 
     def uncovered(self, data: bytes, path: str) -> bytes:
         """Return the lines of a shard that the edition does not cover; unreadable lines are never covered."""
-        covered = {raw for raw, entry in LineReader().entries(self._kind, [data], path) if self._covers(raw, entry)}
+        covered = {raw for raw, entry in LineReader().entries(self._kind, data, path) if self._covers(raw, entry)}
         kept = [raw for raw in data.split(b"\n") if raw.strip() and raw.removesuffix(b"\r") not in covered]
         return _joined(kept) if covered else data
 
