@@ -305,7 +305,7 @@ def healthy(server: Served, *agents: Agent) -> bool:
 )
 def test_a_garbled_row_is_refused_counted_and_put_again(vandalised: tuple, value: str):
     server, one, two, vandal = vandalised
-    vandal.say(lambda document: dict.fromkeys(document, value))
+    vandal.say(lambda document: dict.fromkeys(document.rows(), value))
     assert until(lambda: one.live.bridge.counts.healed + two.live.bridge.counts.healed > 0)
     assert until(lambda: healthy(server, one, two))
     assert one.seen() == two.seen() == {LESSON: 1}
@@ -320,7 +320,7 @@ def test_a_deletion_of_everything_is_healed(vandalised: tuple):
     server, one, two, vandal = vandalised
     two.correct("Another lesson")
     assert until(lambda: len(one.seen()) == 2)
-    vandal.say(dict.fromkeys)
+    vandal.say(lambda document: dict.fromkeys(document.rows()))
     assert until(lambda: one.live.bridge.counts.healed + two.live.bridge.counts.healed >= 2)
     assert until(lambda: healthy(server, one, two))
     assert one.seen() == two.seen() == {LESSON: 1, "Another lesson": 1}
@@ -329,7 +329,7 @@ def test_a_deletion_of_everything_is_healed(vandalised: tuple):
 def test_rows_of_somebody_who_is_not_here_are_put_again_by_who_has_them(vandalised: tuple):
     server, one, two, vandal = vandalised
     one.stop()
-    vandal.say(dict.fromkeys)
+    vandal.say(lambda document: dict.fromkeys(document.rows()))
     assert until(lambda: [key.rpartition("|")[2] for key in server.rows()] == [two.replica()])
     assert healthy(server, two)
 
