@@ -20,7 +20,7 @@ import msgspec
 from fleet.model import limits, names
 from fleet.model.errors import DiskError, FleetError
 from fleet.store.files import Files
-from fleet.store.lines import KINDS, Kind
+from fleet.store.lines import KINDS, Kind, rows_of
 from fleet.text import screening
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ TREE_BYTES_MAX = 512 * 1024 * 1024
 _TREES_MAX = 8
 _NO_LINES = frozenset({PAGE, DISCOVERIES_PAGE, FRONT_PAGE, MEMBERS, ATTRIBUTES, FORMAT})
 _NAMING = (b'"id":"', b'"id": "')
-_NAMING_BYTES_MAX = max(map(len, _NAMING))
 _PLAIN = "100644"
 _LINKS = ("120000", "160000")
 
@@ -123,31 +122,20 @@ def _reason_to_ignore(path: str, size: int) -> str:
 
 
 def too_much(path: str, content: IO[bytes]) -> str:
-    """Return why a file of the tree is ignored, going by its lines; "" where it is read. Costs a few passes in C."""
+    """Return why a file of the tree is ignored, going by its lines; "" where it is read."""
     if path in _NO_LINES:
         return ""
-    count, objects, named, last = 0, 0, [0, 0], b"\n"
-    while block := content.read(limits.BLOCK_BYTES):
-        count += block.count(b"\n")
-        objects += _count(b"\n{", last, block)
-        named = [before + _count(each, last, block) for before, each in zip(named, _NAMING, strict=True)]
-        last = (last + block)[-_NAMING_BYTES_MAX:]
     is_edition, is_lessons = "/" not in path, path.startswith("patterns")
     most = limits.SHARD_LINES_MAX if is_lessons else limits.SHARD_DISCOVERIES_MAX
     most = limits.EDITION_LINES_MAX if is_edition else most
-    if count > most:
-        return (
-            f"{count:,} lines, more than the {most:,} that are read of {'an edition' if is_edition else 'one replica'}"
-        )
-    unreadable = count - min(objects, sum(named))
-    if unreadable > (limits.SHARD_LINES_MAX if is_edition else limits.UNREADABLE_MAX):
-        return f"{unreadable:,} lines that are none"
+    unreadable, unreadable_max = 0, limits.SHARD_LINES_MAX if is_edition else limits.UNREADABLE_MAX
+    for count, raw in enumerate(rows_of(content), 1):
+        unreadable += not (raw.startswith(b"{") and any(mark in raw for mark in _NAMING))
+        if count > most:
+            return f"more than the {most:,} lines that are read of {'an edition' if is_edition else 'one replica'}"
+        if unreadable > unreadable_max:
+            return f"more than {unreadable_max:,} lines that are none"
     return ""
-
-
-def _count(mark: bytes, last: bytes, block: bytes) -> int:
-    """Return how often a mark stands in a block, or begins just before it."""
-    return (last[1 - len(mark) :] + block).count(mark)
 
 
 def is_clan_path(path: str) -> bool:
