@@ -56,22 +56,17 @@ _PUT_BLOB = "INSERT OR REPLACE INTO tree VALUES (?, ?, ?, ?)"
 
 
 class Source(msgspec.Struct, frozen=True, order=True):
-    """One line file: its path in the clan's folder, its kind, its place on the disk, and its fingerprint."""
+    """One line file: its path in the clan's folder, its kind, the file itself, and its fingerprint."""
 
     path: str
     kind: Kind
-    place: str
+    file: Path
     look: str
-
-    @property
-    def file(self) -> Path:
-        """The file. Most sources are never opened, and to make a ``Path`` costs more than a fingerprint."""
-        return Path(self.place)
 
     @classmethod
     def found(cls, path: str, kind: Kind, file: Path) -> "list[Source]":
         """Return a line file; none where it is a link, or is not there."""
-        return [cls(path, kind, str(file), file_fingerprint(file))] if is_plain(file) else []
+        return [cls(path, kind, file, file_fingerprint(file))] if is_plain(file) else []
 
 
 class Taken(msgspec.Struct):
@@ -115,7 +110,7 @@ def _shards(folder: Path, kind: Kind) -> list[Source]:
             shards = [(entry, file_fingerprint(entry)) for entry in plain if names.is_replica(entry.name[:-6])]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(Source(f"{kind.name}.d/{entry.name}", kind, entry.path, mark) for entry, mark in shards)
+    return sorted(Source(f"{kind.name}.d/{entry.name}", kind, Path(entry.path), mark) for entry, mark in shards)
 
 
 class _Plan(msgspec.Struct, frozen=True):
@@ -431,7 +426,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     ) -> "_FileReader | None":
         """Open a file where it was read to, or, where its beginning changed, at the start; None for no file."""
         try:
-            file = stack.enter_context(open(source.place, "rb", opener=_plainly))  # noqa: SIM115 - the stack does
+            file = stack.enter_context(open(source.file, "rb", opener=_plainly))  # noqa: SIM115 - the stack does
         except OSError:
             return None
         mark = fingerprint(os.fstat(file.fileno()))

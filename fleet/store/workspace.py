@@ -21,7 +21,7 @@ from fleet.model.pattern import PRIVATE, SCOPE, Policy, fold
 from fleet.store import config, homes, ingest, replica
 from fleet.store.config import Config
 from fleet.store.database import BUSY_S, DECIDED, SCHEMA_NUMBER, Database, Local
-from fleet.store.files import Files, file_fingerprint, is_no_folder, is_plain
+from fleet.store.files import Files, is_no_folder, is_plain
 from fleet.store.ingest import Ingest, Source, Taken
 from fleet.store.lines import PATTERNS, Kind, Quarantine
 from fleet.store.query import Discoveries, Patterns
@@ -98,7 +98,6 @@ class Workspace:
         self._old_places = [place for place in homes.Homes(root).known() if place != self.place]
         self.state = Local(self.local / "local.db", durable=self.world.durable, machine=self.world.machine)
         self._policy = Policy()
-        self._mine: tuple[str, frozenset[str]] = ("", frozenset())
         self.tree = self.world.tree(self.local / "git")
         self.db = self._ingest(f"state-{SCHEMA_NUMBER}.db", self._sources, self.tree)
         self.clock = Clock(self.files, self.local / "clock", self.world.wall_ms, self.db.newest)
@@ -349,15 +348,10 @@ class Workspace:
 
         A lease is lent to many, and under the names in a backup or a copy of a folder others may still write.
         """
-        now = file_fingerprint(self.replica_file)
-        if not now or now != self._mine[0]:
-            machine, folder = self.world.machine(), replica.folder_fingerprint(self.root)
-            try:
-                own = (r.name for r in self.replicas().replicas if (r.machine, r.folder) == (machine, folder))
-                self._mine = (now, frozenset(own))
-            except FleetError:  # a damaged register is reported wherever it is needed
-                self._mine = (now, frozenset())
-        return self._mine[1]
+        here = self.world.machine(), replica.folder_fingerprint(self.root)
+        with suppress(FleetError):  # a damaged register is reported wherever it is needed
+            return frozenset(r.name for r in self.replicas().replicas if (r.machine, r.folder) == here)
+        return frozenset()
 
     def _withhold(self, parts: list["Held"], brought: dict[tuple[str, str], str], purged: dict[str, int]) -> Policy:
         """Withhold the parts that a person is asked about, with a warning; return the policy from now on."""
