@@ -47,7 +47,6 @@ BLOB_BYTES_MAX = 100 * 1024 * 1024
 TREE_BYTES_MAX = 512 * 1024 * 1024
 """Limit of all files of a tree together, so that many just below the limit of one do not fill the memory either."""
 
-_TREES_MAX = 8
 _NO_LINES = frozenset({PAGE, DISCOVERIES_PAGE, FRONT_PAGE, MEMBERS, ATTRIBUTES, FORMAT})
 _NAMING = (b'"id":"', b'"id": "')
 _PLAIN = "100644"
@@ -158,8 +157,6 @@ class GitTree:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.listings: dict[str, dict[str, Entry]] = {}
-        self._ignored: dict[str, str] = {}
-        self._trees: dict[str, _SortedEntries] = {}  # by commit, as far as the same contents are ignored
 
     @cached_property
     def _bare(self) -> "Bare":
@@ -186,12 +183,7 @@ class GitTree:
             return self._sorted(commit).files
 
     def _sorted(self, commit: str) -> _SortedEntries:
-        ignored = self._bare.ignored()
-        if ignored != self._ignored or len(self._trees) >= _TREES_MAX:
-            self._ignored, self._trees = ignored, {}
-        if commit not in self._trees:
-            self._trees[commit] = sort_entries(self._bare.listing(commit), ignored)
-        return self._trees[commit]
+        return sort_entries(self._bare.listing(commit), self._bare.ignored())
 
     def ignored(self) -> dict[str, str]:
         """Return the paths of the tree that is taken in which are ignored, and why."""
