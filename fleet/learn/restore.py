@@ -27,7 +27,7 @@ from fleet.model.line import Line, Refused
 from fleet.model.pattern import PRIVATE
 from fleet.store import backup, lines, replica
 from fleet.store.backup import Member
-from fleet.store.lines import PATTERNS, Entry, Kind, LineReader, lesson_lines
+from fleet.store.lines import PATTERNS, Entry, Kind, LineReader, lesson_lines, missing_of
 from fleet.store.runs import Runs
 from fleet.store.tree import MEMBERS, Members
 from fleet.store.workspace import Workspace
@@ -230,8 +230,7 @@ class _Restore:
     def _covers(self, entry: Entry, agent: str) -> bool:
         """Return whether the clan's lines here, or the agent's own, cover this one; from now on its record does."""
         if isinstance(entry, Discovery):
-            discovery = self._workspace.discoveries.get(entry.id)
-            return discovery is not None and discovery.joined(entry) == discovery
+            return missing_of(self._workspace.discoveries.get(entry.id), entry) is None
         if not isinstance(entry, Line):
             return not agent and self._workspace.db.has_carried(entry)
         key = agent, entry.id

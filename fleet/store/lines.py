@@ -141,6 +141,33 @@ def rows_of(file: IO[bytes]) -> Iterator[bytes]:
     return iter(partial(file.readline, limits.LINE_BYTES_MAX + 2), b"")
 
 
+def name_of(entry: Entry) -> str:
+    """Return the name of an entry: its id, or the hash of a line of a newer version, which cannot be joined."""
+    return f"#{entry.hash}" if isinstance(entry, Carried) else entry.id
+
+
+def joined_entries(mine: Entry | None, theirs: Entry | None) -> Entry | None:
+    """Return the join of two entries of one name; None for neither."""
+    if mine is None or theirs is None:
+        return theirs if mine is None else mine
+    if isinstance(mine, Line) and isinstance(theirs, Line):
+        return line.join(mine, theirs)
+    if isinstance(mine, Discovery) and isinstance(theirs, Discovery):
+        return mine.joined(theirs)
+    return mine
+
+
+def missing_of(theirs: Entry | None, ours: Entry | None) -> Entry | None:
+    """Return the part of our entry that theirs, of one name, lacks; None for nothing."""
+    if theirs is None or ours is None:
+        return ours
+    if isinstance(ours, Line):
+        return line.difference(ours, theirs if isinstance(theirs, Line) else None)
+    if isinstance(ours, Discovery) and isinstance(theirs, Discovery):
+        return ours if ours.joined(theirs) != theirs else None
+    return None
+
+
 # --- quarantine ----------------------------------------------------------------------------------------------------
 
 

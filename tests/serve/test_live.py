@@ -292,10 +292,10 @@ def healthy(server: Served, *agents: Agent) -> bool:
     room: dict = {}
     for key, text in server.rows().items():
         name = key.partition("|")[0]
-        room[name] = bridging._joined(room.get(name), bridging._parsed(key, text).entry)
+        room[name] = bridging.joined_entries(room.get(name), bridging._parsed(key, text).entry)
     held = [Workspace(agent.root) for agent in agents]
     known = [workspace.db.entries(workspace.db.names()) for workspace in held]
-    return all(bridging._missing(room.get(name), entry) is None for each in known for name, entry in each.items())
+    return all(bridging.missing_of(room.get(name), entry) is None for each in known for name, entry in each.items())
 
 
 @pytest.mark.parametrize(
