@@ -412,15 +412,6 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
                 for file in inputs:
                     file.note(connection)
 
-    def _note_joined(self, rows: Rows, plans: Sequence[_Plan]) -> None:
-        """Record that files are read as far as they repeat a file of the tree whose lines were all joined."""
-        for plan in plans:
-            if plan.path in rows.joined:
-                query = "SELECT size, hash FROM tree WHERE path = ?"
-                size, hash_ = rows.connection.execute(query, (plan.path,)).fetchone()
-                rows.connection.execute(_PUT_FILE, (plan.path, "", size, 0, hash_, plan.oid))
-                rows.forget_refused(plan.path)
-
     def _open(
         self, rows: Rows, source: Source, noted: tuple[Any, ...] | None, stack: ExitStack
     ) -> "_FileReader | None":
@@ -509,7 +500,6 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
                     self._spill(rows, kind, kind.shard(writer), plans)
             taken.refused.update(connection.execute(_REFUSED))
             self._write(rows, plans)
-            self._note_joined(rows, plans)
             if plans:  # they are read like any others, and their bad lines noted
                 self._fold_files(rows, self.sources())
             taken.refused.update(connection.execute(_REFUSED))
