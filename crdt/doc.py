@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from pycrdt import Doc, Map, merge_updates
+from pycrdt import Doc, Map, write_message, write_var_uint
 
 ROOT = "lines"
 """Name of the map, for any Yjs client that wants to watch."""
@@ -96,11 +96,8 @@ class Document:
         # Referenced, since a subscription ends with its handle.
         updates = self._doc.observe(lambda event: self._updates.append(event.update))
         self._subscriptions = (updates, self._map.observe(self._note_changes))
-        self._is_filling = False
 
     def _note_changes(self, event: object) -> None:
-        if self._is_filling:
-            return
         for key, change in event.keys.items():  # type: ignore[attr-defined]
             self._changes[key] = Change(_text(change, "oldValue"), _text(change, "newValue"))
 
@@ -111,9 +108,6 @@ class Document:
     def rows(self) -> dict[str, str]:
         """Return all rows."""
         return {key: _as_text(value) for key, value in self._map.items()}
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(list(self._map.keys()))
 
     def __len__(self) -> int:
         return len(self._map)
@@ -172,35 +166,21 @@ class Document:
             self._doc.apply_update(update)
             is_applied = True
 
-        # In an empty document all is new; events for each row would take as much memory again as the rows.
-        self._is_filling = not len(self)
         try:
             changes, new = self._during(take_in)
         except BaseException as why:
             if not isinstance(why, Exception) and type(why).__name__ != _PANIC:
                 raise
-            changes, self._changes, self._updates = self._changes or self._filled(), {}, []
+            changes, self._changes, self._updates = self._changes, {}, []
             raise BadUpdateError(f"no update: {str(why)[:200]}", changes, is_broken=is_applied) from why
-        else:
-            changes = changes or self._filled()
-        finally:
-            self._is_filling = False
         return Applied(changes, new, _clocks(self.state()).get(self.client_id, 0) > clock)
 
-    def _filled(self) -> Changes:
-        return {key: Change(None, _as_text(value)) for key, value in self._map.items()} if self._is_filling else {}
-
     def _during(self, act: Callable[[], None]) -> tuple[Changes, bytes]:
-        """Act in one transaction; return its changes and its update."""
+        """Act in one transaction; return its changes and its update, of which it has one or none."""
         with self._doc.transaction():
             act()
         changes, updates, self._changes, self._updates = self._changes, self._updates, {}, []
-        return changes, _merged(updates)
-
-
-def _merged(updates: list[bytes]) -> bytes:
-    """Return several updates as one; b"" for none."""
-    return b"" if not updates else updates[0] if len(updates) == 1 else bytes(merge_updates(*updates))
+        return changes, next(iter(updates), b"")
 
 
 def _clocks(state: bytes) -> dict[int, int]:
@@ -244,19 +224,10 @@ class TruncatedError(ValueError):
     """The bytes end, or are invalid, before their announced end."""
 
 
-def encode(number: int) -> bytes:
-    """Return the encoding of a number that is not negative."""
-    data = bytearray()
-    while number > 0x7F:
-        data.append(0x80 | (number & 0x7F))
-        number >>= 7
-    data.append(number)
-    return bytes(data)
-
-
-def encode_bytes(data: bytes) -> bytes:
-    """Return bytes with their length before them."""
-    return encode(len(data)) + data
+encode = write_var_uint
+"""Encoding of a number that is not negative."""
+encode_bytes = write_message
+"""Encoding of bytes, with their length before them. Reading is ours: the library's has no limits."""
 
 
 class Reader:

@@ -69,7 +69,7 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
         "online": _online_now(workspace),
         "hooks": {"event": last_fired, "fired": _stamp(marks.get(last_fired, 0)), "installed": is_installed},
         "remote": workspace.is_in_a_clan,
-        "paused": str(workspace.state.paused(workspace.wall()) or ""),
+        "paused": workspace.state.paused(workspace.wall()),
         "last": {kind: _stamp(at_ms) for kind, at_ms in last.items()},
         "silent": _silent(workspace, last),
     }

@@ -72,7 +72,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "sync_failed": workspace.state.get("sync_failed"),
         "fetched": workspace.state.get("fetched"),
         "stale": stale_warning(workspace),
-        "paused": str(workspace.state.paused(workspace.wall()) or ""),
+        "paused": workspace.state.paused(workspace.wall()),
         "clock": workspace.clock.wrong(),
         "patterns": finding.counted(workspace),
         "discoveries": workspace.discoveries.count(),

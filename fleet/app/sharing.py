@@ -24,7 +24,6 @@ from fleet.share.exchange import Exchange, ExchangeCounts, Hooks, warn_of_old_st
 from fleet.share.git import Address, GitRemote, Repository, check_branch
 from fleet.share.outgoing import Outbox, Outgoing
 from fleet.store import config, consent, git
-from fleet.store.database import Pause
 from fleet.store.git import Author
 from fleet.store.lines import KINDS
 from fleet.store.runs import Runs
@@ -529,10 +528,11 @@ class Membership:
         branch = self._workspace.config.share.branch
         return url if branch == config.Config().share.branch else f"{url} {branch}"
 
-    def pause(self, minutes: int | None) -> Pause:
-        """Pause sharing, for some minutes or until it is resumed."""
-        until = "" if minutes is None else clock.shifted(self._workspace.wall(), minutes * 60_000)
-        return self._state.pause(until)
+    def pause(self, minutes: int | None) -> str:
+        """Pause sharing, for some minutes or until it is resumed; return until when, for a message."""
+        now = self._workspace.wall()
+        self._state.pause("" if minutes is None else clock.shifted(now, minutes * 60_000))
+        return self._state.paused(now)
 
     def what_stays(self) -> list[str]:
         """Return sentences on what stays in the remote of a machine that leaves, and what was never sent there.

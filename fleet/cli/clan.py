@@ -59,8 +59,8 @@ def _is_paused(workspace: Workspace, verb: str) -> bool:
     paused = workspace.state.paused(workspace.wall())
     if paused:
         text = f"not {verb}: sharing is paused {paused}. Everything is kept here; `fleet resume` ends the pause"
-        output.show({"paused": str(paused)}, text)
-    return paused is not None
+        output.show({"paused": paused}, text)
+    return bool(paused)
 
 
 def _show_outgoing(out: Outgoing) -> None:
@@ -148,14 +148,14 @@ def _pause(
     """Share nothing until `fleet resume`. Logging and reading go on; what is logged waits here."""
     with output.opened() as workspace:
         paused = sharing.Membership(workspace).pause(minutes)
-        output.show({"paused": str(paused)}, f"sharing is paused {paused}; lessons are still logged, and wait here")
+        output.show({"paused": paused}, f"sharing is paused {paused}; lessons are still logged, and wait here")
 
 
 @app.command("resume")
 def _resume() -> None:
     """End a pause. The next sync sends what waited."""
     with output.opened() as workspace:
-        was_paused = workspace.state.paused(workspace.wall()) is not None
+        was_paused = workspace.state.paused(workspace.wall())
         workspace.state.resume()
         text = "sharing goes on with the next `fleet sync`" if was_paused else "sharing was not paused"
         output.show({"paused": ""}, text)

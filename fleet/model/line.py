@@ -188,7 +188,7 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
             for other in self.w.keys() & writers if purged[0] <= stamp else ():
                 edit = self.w[other].set.get(field)
                 if edit is not None and edit[1] == purged[1] and edit[0] > marks.get((other, field), ""):
-                    columns[other] = _join_columns(columns.get(other, NOTHING), Column(set={field: edit}))
+                    columns[other] = join_columns(columns.get(other, NOTHING), Column(set={field: edit}))
         return Line(self.id, columns)
 
     def unaware_wordings(self, writers: Collection[str]) -> "Line":
@@ -368,12 +368,6 @@ def _no_constant(name: str) -> object:
     raise BadLineError(f"{name} is not JSON")
 
 
-def _bounded_integer(digits: str) -> int:
-    if len(digits) > 17 or abs(int(digits)) > limits.INTEGER_MAX:
-        raise BadLineError("an integer beyond 2^53, which other readers round")
-    return int(digits)
-
-
 def _finite_float(digits: str) -> float:
     number = float(digits)
     if number in (float("inf"), float("-inf")):
@@ -384,7 +378,6 @@ def _finite_float(digits: str) -> float:
 _STRICT = json.JSONDecoder(
     object_pairs_hook=_no_equal_keys,
     parse_constant=_no_constant,
-    parse_int=_bounded_integer,
     parse_float=_finite_float,
 )
 
@@ -601,7 +594,7 @@ def _packed(overhead: int, columns: dict[str, Column]) -> Iterator[dict[str, Col
         if packed and size + piece_size > limits.LINE_BYTES_MAX:
             yield packed
             packed, size = {}, overhead
-        packed[writer] = _join_columns(packed[writer], piece) if writer in packed else piece
+        packed[writer] = join_columns(packed[writer], piece) if writer in packed else piece
         size += piece_size
     yield packed
 
@@ -645,7 +638,7 @@ def join(mine: Line, theirs: Line) -> Line:
         if own is None:
             columns[writer] = column
         elif own is not column and canonical(own) != canonical(column):
-            columns[writer] = _join_columns(own, column)
+            columns[writer] = join_columns(own, column)
     joined = Line(mine.id, columns)
     marks = joined.marks("purge")
     return Line(mine.id, _without_purged(columns, marks)) if marks else joined
@@ -659,9 +652,9 @@ def joined(lines: Iterable[Line]) -> dict[str, Line]:
     return by_id
 
 
-def _join_columns(mine: Column, theirs: Column) -> Column:
+def join_columns(mine: Column, theirs: Column) -> Column:
     """Return the join of two columns of one writer: the first, with what the second adds to it laid over."""
-    news = _column_difference(theirs, mine)
+    news = column_difference(theirs, mine)
     return Column(
         add=news.add or mine.add,
         first=mine.first | news.first,
@@ -733,12 +726,12 @@ def difference(line: Line, base: Line | None) -> Line | None:
     for writer, column in line.w.items():
         column_base = base.w.get(writer)
         if column_base is not column:
-            columns[writer] = column if column_base is None else _column_difference(column, column_base)
+            columns[writer] = column if column_base is None else column_difference(column, column_base)
     columns = _without_purged(columns, base.marks("purge"))
     return Line(line.id, columns) if columns else None
 
 
-def _column_difference(column: Column, base: Column) -> Column:
+def column_difference(column: Column, base: Column) -> Column:
     """Return what a column has and another of the same writer lacks."""
     firsts, unknowns, edits = base.first, base.unknown, base.set
     return Column(

@@ -33,7 +33,6 @@ MERGED_INTO = "merged_into"
 """Field of a record that is merged: the id of the other record."""
 REDACTED = "[REDACTED:purged]"
 """Text in place of a purged one; a lesson with this text is not listed."""
-_REDACTION = "[REDACTED:"
 SCOPE, PRIVATE = "scope", "private"
 """Field with the audience of a lesson, and its value for one that never leaves this machine."""
 AUTHOR_OF_IMPORT = "agent."
@@ -99,7 +98,6 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         parts: counter to hash to a count without an owner.
         at: when it was first seen; ``clock.ZERO`` if unknown.
         by: who saw it first.
-        late: the largest stamp of an edit beyond the cut, "" for none.
         loggers: the agents that logged it themselves; an import is no log.
         by_hand: writer to hash to count of its entries that were written by hand: the parts of ``seen`` that are no
             import.
@@ -108,7 +106,6 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         is_published: its state is ``published`` by an edit of this folder.
         retired_by: writer of the remove that retired it; "" while it is present.
         kept: fields of a merged set whose edit repeats another record's first wording: a merge kept it, nobody edited.
-        redacted: fields whose edit stands in place of a value that its writer purged.
     """
 
     id: str
@@ -121,7 +118,6 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parts: dict[str, dict[str, int]] = {}
     at: str = clock.ZERO
     by: str = ""
-    late: str = ""
     loggers: frozenset[str] = frozenset()
     by_hand: dict[str, dict[str, int]] = {}
     cut: str = "~"
@@ -129,12 +125,15 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_published: bool = False
     retired_by: str = ""
     kept: frozenset[str] = frozenset()
-    redacted: frozenset[str] = frozenset()
 
     def value(self, field: str) -> str:
         """Return a field's text; "" for a value of another type, which a peer may have set."""
         value = self.fields.get(field)
         return value if isinstance(value, str) else ""
+
+    def is_redacted(self, field: str) -> bool:
+        """Return whether a field holds what screening, or a purge, left of a text."""
+        return "[REDACTED:" in str(self.fields.get(field))
 
     @property
     def text(self) -> str:
@@ -259,7 +258,7 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
             columns[writer] = _without_undone(column)
     counted = Line(line.id, columns)
     wording_writers = counted.wording_writers()
-    fields, edited, late = _folded_fields(counted, wording_writers, policy.cut)
+    fields, edited = _folded_fields(counted, wording_writers, policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
     removed = _removed(columns)
     live = orset.live(adds, removed) if removed else adds
@@ -278,21 +277,12 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
         cut=policy.cut,
         at=at,
         by=by,
-        late=late,
         loggers=frozenset(loggers - {names.IMPORT}),
         by_hand=_by_hand(columns),
         mine=policy.mine.intersection(columns),
         is_published=fields.get("state") == "published" and edited.get("state", ("", ""))[1] in policy.mine,
         retired_by=_remover(columns, adds) if adds and not live else "",
-        redacted=frozenset(
-            field for field, (_, writer) in edited.items() if _has_redacted(columns[writer], field, fields.get(field))
-        ),
     )
-
-
-def _has_redacted(column: Column, field: str, value: object) -> bool:
-    """Return whether a column's value of a field is what a purge by its writer left."""
-    return any(field in marks for marks in column.purge.values()) and _REDACTION in str(value)
 
 
 def _counted_columns(line: Line, policy: Policy) -> dict[str, Column]:
@@ -332,18 +322,14 @@ def is_blocked(writer: str, blocked: Container[str]) -> bool:
 
 def _folded_fields(
     line: Line, wording_writers: Mapping[str, str], cut: str
-) -> tuple[dict[str, Any], dict[str, tuple[str, str]], str]:
-    """Return the fields, (stamp, writer) of those that were edited, and the largest stamp beyond the cut."""
+) -> tuple[dict[str, Any], dict[str, tuple[str, str]]]:
+    """Return the fields, and (stamp, writer) of those that were edited."""
     replaced = line.marks("over")
     values: dict[str, Any] = {field: line.w[writer].first[field] for field, writer in wording_writers.items()}
     registers: dict[str, lww.Register] = {}
-    late = ""
     for writer, column in line.w.items():
         for field, (stamp, value) in column.set.items():
-            if stamp <= replaced.get((writer, field), ""):
-                continue
-            if stamp > cut:
-                late = max(late, stamp)
+            if not replaced.get((writer, field), "") < stamp <= cut:
                 continue
             # A writer has one edit of a field, so the value never has to break a tie.
             register = lww.Register(stamp, writer, b"")
@@ -352,7 +338,7 @@ def _folded_fields(
                 values[field] = value
     values.pop(AT, None)
     edited = {field: (register.stamp, register.replica) for field, register in registers.items() if field != AT}
-    return dict(sorted(values.items())), edited, late
+    return dict(sorted(values.items())), edited
 
 
 def _removed(columns: Mapping[str, Column]) -> dict[str, str]:
@@ -478,7 +464,6 @@ def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
         cut=first.cut,
         at=at,
         by=by,
-        late=max(member.late for member in members),
         loggers=frozenset().union(*(member.loggers for member in members)),
         by_hand=_join_parts(member.by_hand for member in members),
         mine=frozenset().union(*(member.mine for member in members)),
@@ -486,9 +471,6 @@ def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
         retired_by="" if live else next((member.retired_by for member in members if member.retired_by), ""),
         kept=frozenset(
             field for field in first.edited if any(_has_wording(member, field, first) for member in members[1:])
-        ),
-        redacted=frozenset(
-            field for each in members for field in each.redacted if edited.get(field) == each.edited[field]
         ),
     )
 

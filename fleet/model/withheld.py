@@ -17,13 +17,23 @@ A purge mark takes words out of the join itself and cannot be withheld: where on
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
+
+import msgspec
 
 from fleet.model import limits, names
-from fleet.model.line import NOTHING, BadLineError, Column, Line, decode, encode, is_larger
+from fleet.model.line import (
+    NOTHING,
+    BadLineError,
+    Column,
+    Line,
+    column_difference,
+    decode,
+    encode,
+    is_larger,
+    join_columns,
+)
 from fleet.model.names import FIELDS
-
-T = TypeVar("T", str, int)
 
 OWN, BULK = "own", "bulk"
 """Kinds of withheld parts: of a column of ours, never written here; many removes or edits at once."""
@@ -42,20 +52,13 @@ class Withheld(NamedTuple):
     def removed_from(self, column: Column) -> Column:
         """Return a later state of the column without the part."""
         before, after = self
-        return Column(
-            add=column.add if column.add > after.add else before.add,
-            first=_values(column.first, before.first, after.first),
-            unknown=_values(column.unknown, before.unknown, after.unknown),
+        rest = join_columns(before, column_difference(column, after))
+        return msgspec.structs.replace(
+            rest,
             n=_totals(column.n, before.n, after.n),
-            over=_nested(column.over, before.over, after.over, ""),
-            parts=_nested(column.parts, before.parts, after.parts, 0),
             purge=column.purge,  # the join has dropped what it covers; it cannot be brought back
-            rem=_larger(column.rem, before.rem, after.rem, ""),
-            set={
-                field: value
-                for field, edit in column.set.items()
-                if (value := edit if edit[0] > after.set.get(field, ("",))[0] else before.set.get(field))
-            },
+            first={field: value for field, value in rest.first.items() if field in column.first},
+            set={field: edit for field, edit in rest.set.items() if field in column.set},
         )
 
 
@@ -113,17 +116,6 @@ def _is_nothing(part: Withheld) -> bool:
     return part.before == part.after or part.removed_from(part.after) == part.after
 
 
-def _values(column: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values without those that arrived; they have no stamp and are compared by their bytes."""
-    values = {}
-    for field, value in column.items():
-        if field not in after or is_larger(value, after[field]) or is_larger(after[field], value):
-            values[field] = value
-        elif field in before:
-            values[field] = before[field]
-    return values
-
-
 def _totals(column: Mapping[str, int], before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
     """Return totals less the step that arrived: the writer counts on from the larger total."""
     totals = {}
@@ -133,22 +125,6 @@ def _totals(column: Mapping[str, int], before: Mapping[str, int], after: Mapping
         if value > 0:
             totals[name] = value
     return totals
-
-
-def _larger(column: Mapping[str, T], before: Mapping[str, T], after: Mapping[str, T], none: T) -> dict[str, T]:
-    """Return the stamps or counts that are larger than after the part, and for the others the ones before it."""
-    values = {key: value if value > after.get(key, none) else before.get(key, none) for key, value in column.items()}
-    return {key: value for key, value in values.items() if value}
-
-
-def _nested(
-    column: Mapping[str, Mapping[str, T]],
-    before: Mapping[str, Mapping[str, T]],
-    after: Mapping[str, Mapping[str, T]],
-    none: T,
-) -> dict[str, dict[str, T]]:
-    values = {key: _larger(inner, before.get(key, {}), after.get(key, {}), none) for key, inner in column.items()}
-    return {key: inner for key, inner in values.items() if inner}
 
 
 # --- detection ------------------------------------------------------------------------------------------------------

@@ -14,13 +14,23 @@ from typing import NamedTuple
 
 import msgspec
 
-from fleet.model import line as codec
 from fleet.model import names
 from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line
 from fleet.model.pattern import fold
 from fleet.share.remote import Files
-from fleet.store.lines import DISCOVERIES, KINDS, PATTERNS, Entry, Kind, LineReader, raws_of
+from fleet.store.lines import (
+    DISCOVERIES,
+    KINDS,
+    PATTERNS,
+    Entry,
+    Kind,
+    LineReader,
+    joined_entries,
+    missing_of,
+    name_of,
+    raws_of,
+)
 from fleet.store.tree import ATTRIBUTES, FORMAT, FORMAT_TEXT, MEMBERS, Members, Paths, TreeGoneError
 from fleet.store.workspace import Workspace
 from fleet.text import screening
@@ -225,7 +235,7 @@ class Outbox:
         shards = {path: content(path) for path in self._paths if path.startswith(f"{kind.name}.d/")}
         if not any(shards.values()):
             return {}
-        ids = {entry.id for path, data in shards.items() for _, entry in LineReader().entries(kind, [data], path)}
+        ids = {entry.id for path, data in shards.items() for _, entry in LineReader().entries(kind, data, path)}
         edition = _Edition(kind, content(kind.edition), ids)
         return {path: (data, edition.uncovered(data, path)) for path, data in shards.items()}
 
@@ -285,35 +295,22 @@ class _Edition:
 
     def __init__(self, kind: Kind, data: bytes, ids: set[str]) -> None:
         self._kind = kind
-        self._records: dict[str, Line] = {}
-        self._discoveries: dict[str, bytes] = {}
-        self._carried: set[bytes] = set()
+        self._entries: dict[str, Entry] = {}
         wanted_ids = {each.encode() for each in ids}
         # Most lines have other ids, and are not parsed.
-        some = (raw for _, raw in LineReader().raw_lines([data], kind.edition) if _id_in(raw) in wanted_ids)
-        for raw, entry in LineReader().entries(kind, [b"\n".join(some)], kind.edition):
-            if isinstance(entry, Line):
-                known = self._records.get(entry.id)
-                self._records[entry.id] = entry if known is None else codec.join(known, entry)
-            elif isinstance(entry, Discovery):
-                known_raw = self._discoveries.get(entry.id)
-                self._discoveries[entry.id] = Discovery.join(known_raw, DISCOVERIES.encode(entry))
-            else:
-                self._carried.add(raw)
+        some = (raw for _, raw in LineReader().raw_lines(data, kind.edition) if _id_in(raw) in wanted_ids)
+        for _, entry in LineReader().entries(kind, (raw + b"\n" for raw in some), kind.edition):
+            name = name_of(entry)
+            self._entries[name] = joined_entries(self._entries.get(name), entry) or entry
 
     def uncovered(self, data: bytes, path: str) -> bytes:
         """Return the lines of a shard that the edition does not cover; unreadable lines are never covered."""
-        covered = {raw for raw, entry in LineReader().entries(self._kind, [data], path) if self._covers(raw, entry)}
+        covered = {raw for raw, entry in LineReader().entries(self._kind, data, path) if self._covers(entry)}
         kept = [raw for raw in data.split(b"\n") if raw.strip() and raw.removesuffix(b"\r") not in covered]
         return _joined(kept) if covered else data
 
-    def _covers(self, raw: bytes, entry: Entry) -> bool:
-        if isinstance(entry, Line):
-            return entry.id in self._records and codec.covers(self._records[entry.id], entry)
-        if isinstance(entry, Discovery):
-            known = self._discoveries.get(entry.id)
-            return Discovery.join(known, DISCOVERIES.encode(entry)) == known
-        return raw in self._carried
+    def _covers(self, entry: Entry) -> bool:
+        return missing_of(self._entries.get(name_of(entry)), entry) is None
 
 
 def _id_in(raw: bytes) -> bytes:

@@ -13,9 +13,11 @@ import json
 import os
 import re
 import tarfile
+import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple
 
@@ -23,7 +25,7 @@ from fleet.model import limits, names
 from fleet.model.errors import DiskError, NoError, RefusedError
 from fleet.store import homes
 from fleet.store.database import Local
-from fleet.store.files import is_plain
+from fleet.store.files import Files, is_plain
 from fleet.store.tree import is_clan_path
 from fleet.store.workspace import Workspace
 
@@ -39,10 +41,7 @@ CLAN = "clan-learnings"
 HOMES = homes.DEFAULT
 """First part of the paths of the homes in a backup, wherever they are in a workspace."""
 
-SENT = ".fleet/sent"
-"""File in the backups of fleet 0.1: what was sent."""
-
-_SINGLE = frozenset({CONFIG, REPLICAS, LOCAL, SENT})
+_SINGLE = frozenset({CONFIG, REPLICAS, LOCAL})
 _BLOCK = tarfile.BLOCKSIZE
 _UNSAFE = r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]"
 _TEMPORARY = re.compile(r"\..+\.tmp", re.DOTALL)
@@ -94,29 +93,19 @@ def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> Ba
         raise NoError(f"{target} is no plain file: no backup was made. Name another one")
     if target.exists() and not overwrite:
         raise NoError(f"{target} is there already, and stays. Name another file, or pass --yes to replace it")
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        temporary.unlink(missing_ok=True)  # whoever guessed its name and made it would own the backup
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "wb") as file:
+        with tempfile.TemporaryFile(dir=target.parent) as file:
             # Under the lock, so that log and shards are of one moment.
             with workspace.locked():
                 files, left = _collect(workspace)
                 rows = _local_rows(workspace.state)
                 _write(file, files, {LOCAL: rows} if rows else {})
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as why:
-        raise DiskError(f"{target} was not written ({why.strerror or why}); no backup was made") from why
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
+            file.seek(0)
+            blocks = iter(partial(file.read, limits.BLOCK_BYTES), b"")
+            Files(target.parent).write(target, blocks, mode=0o600)
+    except (OSError, DiskError) as why:
+        reason = getattr(why, "strerror", "") or why
+        raise DiskError(f"{target} was not written ({reason}); no backup was made") from why
     return BackedUp(len(files) + bool(rows), target.stat().st_size, left)
 
 
@@ -146,7 +135,7 @@ def _collect(workspace: Workspace) -> tuple[dict[str, Path], list[str]]:
     No link is followed.
     """
     root = workspace.root
-    files = {path: root / path for path in _SINGLE - {LOCAL, SENT} if is_plain(root / path)}
+    files = {path: root / path for path in _SINGLE - {LOCAL} if is_plain(root / path)}
     left: list[str] = []
     for note in sorted(file for name in homes.NOTES for file in root.glob(name)):
         _add(files, left, note, note.relative_to(root).as_posix(), root)

@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager, suppress
 from hashlib import blake2b
 from itertools import accumulate, groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from crdt import clock
@@ -275,16 +275,6 @@ DECIDED = "trust"
 _FOREVER = "forever"
 
 
-class Pause(NamedTuple):
-    """A pause of sharing that holds now. ``until`` is a stamp, or "" when only ``fleet resume`` ends it."""
-
-    until: str
-
-    def __str__(self) -> str:
-        """Return until when it holds, for a message."""
-        return f"until {self.until[:16].replace('T', ' ')}Z" if self.until else "until `fleet resume`"
-
-
 class Local:
     """The local database of one workspace, opened when it is first asked.
 
@@ -397,19 +387,19 @@ class Local:
         except FleetError:
             return False
 
-    def paused(self, now: clock.Stamp) -> Pause | None:
-        """Return the pause that holds now. A damaged value counts as one without an end: the careful answer."""
-        until = self.get("paused")
-        if not until:
-            return None
-        if not clock.is_stamp(until):
-            return Pause("")
-        return Pause(until) if now < until else None
+    def paused(self, now: clock.Stamp) -> str:
+        """Return until when sharing is paused, for a message; "" where it is not.
 
-    def pause(self, until: clock.Stamp) -> Pause:
+        A damaged value counts as a pause without an end: the careful answer.
+        """
+        until = self.get("paused")
+        if clock.is_stamp(until):
+            return f"until {until[:16].replace('T', ' ')}Z" if now < until else ""
+        return "until `fleet resume`" if until else ""
+
+    def pause(self, until: clock.Stamp) -> None:
         """Pause sharing until a stamp, or, with "", until ``resume``."""
         self.put(paused=until or _FOREVER)
-        return Pause(until)
 
     def resume(self) -> None:
         """End a pause."""

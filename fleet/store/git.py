@@ -241,8 +241,6 @@ _CONFIGS = {
     "sha256": _CONFIG % 1 + b"[extensions]\n\tobjectformat = sha256\n",
 }
 _LISTINGS_MAX = 8
-_COMMIT_MARK = 1
-_FIRST_BLOB = _COMMIT_MARK + 1
 _HISTORY_MAX = 20_000
 _HISTORY_S = 4.0  # of a commit with too many files git holds all of them in memory, more in each second
 _PACKS_MAX = 100
@@ -490,13 +488,10 @@ class Bare:
             if kind != "tree":
                 number = int(size) if size.isdecimal() else -1
                 entries[path.decode("utf-8", "backslashreplace")] = Entry(mode, oid, number)
-        self._note_listing(commit, entries)
-        return entries
-
-    def _note_listing(self, commit: str, entries: dict[str, Entry]) -> None:
         if len(self._listings) >= _LISTINGS_MAX:
             self._listings.clear()
         self._listings[commit] = entries
+        return entries
 
     # --- trees that git refuses -------------------------------------------------------------------------------------
 
@@ -619,24 +614,18 @@ class Bare:
         subject = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", message).split())
         trailer = f"\n\n{_MACHINE}: {author.machine}\n" if author.is_named else ""
         text = f"{subject}{trailer}".encode("utf-8", "replace")
-        written = [path for path in sorted(files) if files[path]]
-        before = self.listing(on) if kept is None else kept
-        command = _commit_command(author, int(at_s), text, on, kept)
-        made, *oids = self._fast_import(_import_script(command, files, written))
-        if author.signing is not None:
-            made = self._signed(made, on, author, text)
-        self._note_listing(made, _laid_over(before, files, dict(zip(written, oids, strict=True))))
-        return made
+        made = self._fast_import(_import_script(_commit_command(author, int(at_s), text, on, kept), files))
+        return self._signed(made, on, author, text) if author.signing is not None else made
 
-    def _fast_import(self, script: Iterable[bytes]) -> list[str]:
-        """Run a script of fast-import; return the ids that it prints."""
+    def _fast_import(self, script: Iterable[bytes]) -> str:
+        """Run a script of fast-import; return the id that it prints."""
         with tempfile.TemporaryFile(dir=self.folder) as stdin:
             stdin.writelines(script)
             # --force: the ref only keeps the objects from being collected, whatever it pointed to before.
             done = self.git("fast-import", "--quiet", "--force", stdin=stdin)
-        ids = done.out.decode("ascii", "replace").split()
-        if done.code == 0 and ids and all(map(_ID.fullmatch, ids)):
-            return ids
+        made = done.out.decode("ascii", "replace").strip()
+        if done.code == 0 and _ID.fullmatch(made):
+            return made
         for report in self.folder.glob("fast_import_crash_*"):
             report.unlink(missing_ok=True)
         raise self.failure(done)
@@ -759,24 +748,22 @@ def _stop(reader: "subprocess.Popen[bytes]") -> None:
     reader.communicate()
 
 
-def _import_script(commit: bytes, files: Mapping[str, bytes], written: Sequence[str]) -> Iterator[bytes]:
-    """Yield the script that makes a commit of files, and prints its id and those of the ``written`` ones."""
+def _import_script(commit: bytes, files: Mapping[str, bytes]) -> Iterator[bytes]:
+    """Yield the script that makes a commit of files, and prints its id."""
     yield b"feature done\n"
-    for number, path in enumerate(written, _FIRST_BLOB):
-        yield b"blob\nmark :%d\ndata %d\n" % (number, len(files[path]))
+    yield commit
+    yield from (b"D %b\n" % path.encode() for path in sorted(files) if not files[path])
+    for path in sorted(path for path in files if files[path]):
+        yield b"M 100644 inline %b\ndata %d\n" % (path.encode(), len(files[path]))
         yield files[path]
         yield b"\n"
-    yield commit
-    yield from (b"D %b\n" % path.encode() for path in sorted(files.keys() - {*written}))
-    yield from (b"M 100644 :%d %b\n" % (number, path.encode()) for number, path in enumerate(written, _FIRST_BLOB))
-    yield from (b"get-mark :%d\n" % (_COMMIT_MARK + number) for number in range(len(written) + 1))
-    yield b"done\n"
+    yield b"get-mark :1\ndone\n"
 
 
 def _commit_command(author: Author, at_s: int, text: bytes, on: str, kept: Mapping[str, Entry] | None) -> bytes:
     """Return the command that begins a commit, with the entries of its parent, or those that are kept instead."""
     who = "{} <{}> {} +0000".format(*author.named(), max(1, at_s))
-    head = f"commit {NEXT}\nmark :{_COMMIT_MARK}\nauthor {who}\ncommitter {who}\n".encode()
+    head = f"commit {NEXT}\nmark :1\nauthor {who}\ncommitter {who}\n".encode()
     rows = [head, b"data %d\n%b\n" % (len(text), text)]
     if on:
         rows.append(f"from {on}\n".encode())
@@ -785,23 +772,6 @@ def _commit_command(author: Author, at_s: int, text: bytes, on: str, kept: Mappi
         for path, entry in sorted(kept.items()):
             rows.append(b"M %b %b %b\n" % (entry.mode.encode(), entry.oid.encode(), _quoted(path)))
     return b"".join(rows)
-
-
-def _laid_over(before: Mapping[str, Entry], files: Mapping[str, bytes], oids: Mapping[str, str]) -> dict[str, Entry]:
-    """Return the entries of a tree after files were laid over it: entries below or above one of them are gone.
-
-    ``oids``: the ids of those files that were written; the others were removed.
-    """
-    gone = {*files, *(folder for path in oids for folder in _folders(path))}
-    kept = {
-        path: entry for path, entry in before.items() if path not in gone and files.keys().isdisjoint(_folders(path))
-    }
-    return kept | {path: Entry("100644", oid, len(files[path])) for path, oid in oids.items()}
-
-
-def _folders(path: str) -> list[str]:
-    parts = path.split("/")
-    return ["/".join(parts[:end]) for end in range(1, len(parts))]
 
 
 def _is_fit(path: str, mode: str) -> bool:

@@ -36,7 +36,7 @@ from fleet.store.database import (
     without_indexes,
 )
 from fleet.store.files import Files, file_fingerprint, fingerprint, is_plain
-from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, LineReader
+from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, LineReader, rows_of
 from fleet.store.rows import Contents, FileTail, Rows
 from fleet.store.tree import BLOB_BYTES_MAX, GitTree, TreeGoneError
 
@@ -56,22 +56,17 @@ _PUT_BLOB = "INSERT OR REPLACE INTO tree VALUES (?, ?, ?, ?)"
 
 
 class Source(msgspec.Struct, frozen=True, order=True):
-    """One line file: its path in the clan's folder, its kind, its place on the disk, and its fingerprint."""
+    """One line file: its path in the clan's folder, its kind, the file itself, and its fingerprint."""
 
     path: str
     kind: Kind
-    place: str
+    file: Path
     look: str
-
-    @property
-    def file(self) -> Path:
-        """The file. Most sources are never opened, and to make a ``Path`` costs more than a fingerprint."""
-        return Path(self.place)
 
     @classmethod
     def found(cls, path: str, kind: Kind, file: Path) -> "list[Source]":
         """Return a line file; none where it is a link, or is not there."""
-        return [cls(path, kind, str(file), file_fingerprint(file))] if is_plain(file) else []
+        return [cls(path, kind, file, file_fingerprint(file))] if is_plain(file) else []
 
 
 class Taken(msgspec.Struct):
@@ -115,7 +110,7 @@ def _shards(folder: Path, kind: Kind) -> list[Source]:
             shards = [(entry, file_fingerprint(entry)) for entry in plain if names.is_replica(entry.name[:-6])]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(Source(f"{kind.name}.d/{entry.name}", kind, entry.path, mark) for entry, mark in shards)
+    return sorted(Source(f"{kind.name}.d/{entry.name}", kind, Path(entry.path), mark) for entry, mark in shards)
 
 
 class _Plan(msgspec.Struct, frozen=True):
@@ -417,21 +412,12 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
                 for file in inputs:
                     file.note(connection)
 
-    def _note_joined(self, rows: Rows, plans: Sequence[_Plan]) -> None:
-        """Record that files are read as far as they repeat a file of the tree whose lines were all joined."""
-        for plan in plans:
-            if plan.path in rows.joined:
-                query = "SELECT size, hash FROM tree WHERE path = ?"
-                size, hash_ = rows.connection.execute(query, (plan.path,)).fetchone()
-                rows.connection.execute(_PUT_FILE, (plan.path, "", size, 0, hash_, plan.oid))
-                rows.forget_refused(plan.path)
-
     def _open(
         self, rows: Rows, source: Source, noted: tuple[Any, ...] | None, stack: ExitStack
     ) -> "_FileReader | None":
         """Open a file where it was read to, or, where its beginning changed, at the start; None for no file."""
         try:
-            file = stack.enter_context(open(source.place, "rb", opener=_plainly))  # noqa: SIM115 - the stack does
+            file = stack.enter_context(open(source.file, "rb", opener=_plainly))  # noqa: SIM115 - the stack does
         except OSError:
             return None
         mark = fingerprint(os.fstat(file.fileno()))
@@ -457,7 +443,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             paths = _oids(tree, head)
             if (grown := _grown(connection, tree, paths)) is not None:
                 for path, data, start in grown:
-                    rows.join(_kind(path), [FileTail(path, [data[start:]])], in_tree=True)
+                    rows.join(_kind(path), [FileTail(path, data[start:])], in_tree=True)
                     connection.execute(_PUT_BLOB, (path, paths[path], len(data), _hash(data)))
             else:
                 old = get_meta(connection, "head")
@@ -514,9 +500,8 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
                     self._spill(rows, kind, kind.shard(writer), plans)
             taken.refused.update(connection.execute(_REFUSED))
             self._write(rows, plans)
-            self._note_joined(rows, plans)
             if plans:  # they are read like any others, and their bad lines noted
-                self._fold_files(rows, self._written(sources, plans))
+                self._fold_files(rows, self.sources())
             taken.refused.update(connection.execute(_REFUSED))
             oids_by_path = [("" if plan.kept else plan.oid, plan.path) for plan in plans]
             connection.executemany("UPDATE file SET oid = ? WHERE path = ?", oids_by_path)
@@ -576,7 +561,8 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
 
     def _spill(self, rows: Rows, kind: Kind, shard: str, plans: list[_Plan]) -> None:
         """Plan content of rows that neither the tree nor a file has into the own shard: a file was cut or deleted."""
-        missing = rows.missing(kind, (self._blocks(rows, plan) for plan in plans if _kind(plan.path) is kind))
+        contents = (b"".join(self._blocks(rows, plan)) for plan in plans if _kind(plan.path) is kind)
+        missing = rows.missing(kind, contents)
         if not missing:
             return
         index = next((index for index, plan in enumerate(plans) if plan.path == shard), len(plans))
@@ -598,7 +584,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         self.refresh()
         with self._changing() as rows:
             for kind in KINDS:
-                contents = ([self.files.read(source.file)] for source in self.sources() if source.kind is kind)
+                contents = (self.files.read(source.file) for source in self.sources() if source.kind is kind)
                 if missing := rows.missing(kind, contents):
                     self.files.append(self.clan / kind.shard(writer), missing)
             self._fold_files(rows, self.sources())
@@ -622,14 +608,6 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         for plan in plans:
             if plan.leaving:
                 self._put(self.clan / plan.path, self._blocks(rows, plan))
-
-    def _written(self, sources: list[Source], plans: Sequence[_Plan]) -> list[Source]:
-        """Return the line files after some were written: only these are listed again, unless they are too many."""
-        if len(sources) + len(plans) > limits.SHARDS_MAX:
-            return self.sources()
-        places = {plan.path: self.clan / plan.path for plan in plans}
-        written = [each for path, file in places.items() for each in Source.found(path, _kind(path), file)]
-        return [*(each for each in sources if each.path not in places), *written]
 
     def _put(self, file: Path, blocks: Iterator[bytes], *, is_durable: bool = True) -> None:
         if first := next(blocks, b""):
@@ -750,11 +728,11 @@ class _FileReader:
             self._running.update(block)
             self.rows += block.count(b"\n")
             unread, last = unread - len(block), block[-1:]
-        self.size, self.hash = size, hash_
+        self.size, self.hash, self._offset = size, hash_, size
         return bool(self._running.digest() == hash_) and last == b"\n"
 
     def rest(self) -> FileTail:
-        return FileTail(self._path, self.chunks(), self.rows + 1)
+        return FileTail(self._path, self.lines(), self.rows + 1)
 
     def note(self, connection: Connection) -> None:
         """Record how far the file is read."""
@@ -765,19 +743,15 @@ class _FileReader:
         """Return size and hash of all that was read, a last line without an end included."""
         return self._offset, self._running.digest()
 
-    def chunks(self) -> Iterator[bytes]:
-        offset = self.size
-        while block := self._file.read(limits.BLOCK_BYTES):
-            end = block.rfind(b"\n") + 1
-            self._running.update(block[:end])
-            if end:
-                self.size, self.hash = offset + end, self._running.digest()
-                self.rows += block.count(b"\n")
+    def lines(self) -> Iterator[bytes]:
+        for row in rows_of(self._file):
+            self._running.update(row)
+            self._offset += len(row)
+            if row.endswith(b"\n"):
+                self.size, self.hash = self._offset, self._running.digest()
+                self.rows += 1
                 self._oid = ""
-            self._running.update(block[end:])
-            offset += len(block)
-            yield block
-        self._offset = offset
+            yield row
 
 
 def _grown(connection: Connection, tree: GitTree, paths: dict[str, str]) -> list[tuple[str, bytes, int]] | None:
@@ -807,7 +781,7 @@ def _contents(
     for path, oid in paths.items():
         with tree.open(oid) as content:
             reader = _FileReader(content)
-            yield _kind(path), path, reader.chunks()
+            yield _kind(path), path, reader.lines()
             connection.execute(_PUT_BLOB, (path, oid, *reader.read_whole()))
 
 

@@ -188,13 +188,13 @@ class Clock:
         text = self._files.read(self._path)[:_LENGTH].decode("ascii", "replace").strip()
         return text if clock.is_stamp(text) and text < _LAST_DAY else clock.ZERO
 
-    def tick(self, after: Stamp = clock.ZERO) -> Stamp:
-        """Issue a stamp larger than ``after`` and than all stamps issued and admitted here.
+    def tick(self) -> Stamp:
+        """Issue a stamp larger than all stamps issued and admitted here.
 
         No stamp is older than this version's release: a machine that lost its clock starts there.
         """
         with self._files.lock(self._path.with_name("clock.lock")):
-            issued = clock.ticked(self._wall_ms(), max(self.issued(), self._newest(), after, _RELEASED))
+            issued = clock.ticked(self._wall_ms(), max(self.issued(), self._newest(), _RELEASED))
             self._files.note(self._path, f"{issued:<29}\n".encode())
         return issued
 

@@ -59,10 +59,10 @@ _PENDING_RETRACTED = (
 
 
 class FileTail(msgspec.Struct, frozen=True):
-    """Unread part of a file: its path, its bytes block by block, and the number of the first line."""
+    """Unread part of a file: its path, its bytes, or its lines with their ends, and the number of the first line."""
 
     path: str
-    data: Iterable[bytes]
+    data: bytes | Iterable[bytes]
     first: int = 1
 
 
@@ -115,7 +115,6 @@ class Rows:
 
     Attributes:
         arrivals: changes of others' columns; None for none.
-        joined: paths of the files of a compared tree of which every line was joined.
         read: the bad lines of files.
     """
 
@@ -125,7 +124,6 @@ class Rows:
         self.connection = connection
         self.arrivals: Arrivals | None = None
         self.read = LineReader()
-        self.joined: set[str] = set()
         self.changed = False
         self._newly_marked: list[str] = []
         self._policy = policy
@@ -138,13 +136,11 @@ class Rows:
 
     # --- joining -----------------------------------------------------------------------------------------------------
 
-    def join(self, kind: Kind, files: Sequence[FileTail], *, in_tree: bool = False) -> bool:
+    def join(self, kind: Kind, files: Sequence[FileTail], *, in_tree: bool = False) -> None:
         """Join the lines of files, which are read in step: of lines of one lesson at one place a row is made once.
 
         With ``in_tree`` it is a file of the fetched tree: its lines leave the outbox, and its bad lines are for its
         writer to report.
-
-        Returns whether every line so far was joined.
         """
         read = LineReader() if in_tree else self.read
         refused_before = len(read.refused)
@@ -157,7 +153,6 @@ class Rows:
         if not in_tree:
             rows = [(each.path, checksum(each.raw), each.number, each.reason) for each in read.refused[refused_before:]]
             self.connection.executemany("INSERT OR IGNORE INTO refused VALUES (?, ?, ?, ?)", rows)
-        return not (read.count or read.markers)
 
     def _join_patterns(self, lines: list[tuple[str, int, bytes]], read: LineReader, *, in_tree: bool) -> None:
         quick_ids = [_quick_id(raw) for _, _, raw in lines]
@@ -281,8 +276,7 @@ class Rows:
         connection.execute("UPDATE discovery SET base = NULL WHERE base IS NOT NULL")
         connection.execute("UPDATE carried SET in_tree = 0 WHERE in_tree")
         for kind, path, data in files:
-            if self.join(kind, [FileTail(path, data)], in_tree=True):
-                self.joined.add(path)
+            self.join(kind, [FileTail(path, data)], in_tree=True)
         if goes_on:  # a fleet that understands a carried line has taken it out
             connection.executemany("DELETE FROM carried WHERE hash = ? AND NOT in_tree", carried)
         return [*self._lost_patterns(waited), *self._lost_discoveries(bases), *self._lost_carried(carried)]
@@ -472,18 +466,18 @@ class Rows:
             return raw
         return line.encode(entry.without_purged(self._batch([entry.id]).rows[entry.id].line()))
 
-    def missing(self, kind: Kind, contents: Iterable[Iterable[bytes]]) -> bytes:
-        """Return lines with what rows have, and neither the tree nor these contents of files: blocks of each."""
+    def missing(self, kind: Kind, contents: Iterable[bytes]) -> bytes:
+        """Return lines with what rows have, and neither the tree nor these contents of files."""
         raws = self._missing_patterns(contents) if kind is PATTERNS else self._missing_discoveries(contents)
         return b"".join(raw + b"\n" for raw in raws)
 
-    def _missing_discoveries(self, contents: Iterable[Iterable[bytes]]) -> list[bytes]:
+    def _missing_discoveries(self, contents: Iterable[bytes]) -> list[bytes]:
         query = "SELECT line, hash FROM discovery WHERE base IS NULL ORDER BY at, id"
         pending = [checked(*row) for row in self.connection.execute(query)]
         present = {raw for data in contents for _, raw in LineReader().raw_lines(data, "")} if pending else set[bytes]()
         return [raw for raw in pending if raw not in present]
 
-    def _missing_patterns(self, contents: Iterable[Iterable[bytes]]) -> list[bytes]:
+    def _missing_patterns(self, contents: Iterable[bytes]) -> list[bytes]:
         pending = self.connection.execute(_PENDING).fetchall()
         pending_ids = {row[0] for row in pending}
         lines = (each for data in contents for each in lesson_lines(data))

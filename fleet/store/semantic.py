@@ -104,8 +104,8 @@ class Embeddings:
         name = _fingerprint(files[0])
         return _Source(name, lambda: _loaded(*files, name))
 
-    def embed_new(self, limit: int = TEXTS_MAX) -> int:
-        """Embed the lessons that changed since the last time, at most ``limit``; return how many.
+    def embed_new(self) -> int:
+        """Embed the lessons that changed since the last time, at most ``TEXTS_MAX``; return how many.
 
         For the background: the sidecar's tick, or the end of a sync. What another process writes meanwhile, or an
         endpoint that does not answer, makes it give up until the next time.
@@ -118,8 +118,8 @@ class Embeddings:
                 return 0
             stale = _stale(database.open(), chosen.name)
             vectors = chosen.load() if stale else None
-            for start in range(0, min(len(stale), limit), _AT_ONCE):
-                some = stale[start : min(start + _AT_ONCE, limit)]
+            due = stale[:TEXTS_MAX]
+            for some in (due[at : at + _AT_ONCE] for at in range(0, len(due), _AT_ONCE)):
                 matrix = vectors([screened(text) for _, text, _ in some]) if vectors else ()
                 put = "INSERT OR REPLACE INTO vector VALUES (?, ?, ?, ?)"
                 rows = [(*each[::2], row.astype("float16").tobytes()) for each, row in zip(some, matrix, strict=True)]
@@ -127,9 +127,9 @@ class Embeddings:
                     writing.executemany(put, [(each, chosen.name, hash_, data) for each, hash_, data in rows])
             with database.transaction() as writing:
                 writing.execute("DELETE FROM vector WHERE id NOT IN (SELECT id FROM pattern WHERE listed)")
-                if len(stale) <= limit:
+                if len(stale) == len(due):
                     set_meta(writing, EMBEDDED, mark)
-            return min(len(stale), limit)
+            return len(due)
         return 0
 
     def nearest(self, text: str, count: int, least: float = SIMILAR_MIN) -> list[tuple[str, float]]:
@@ -137,11 +137,9 @@ class Embeddings:
 
         The first question of a process loads the model. An endpoint that does not answer is as good as none.
         """
-        chosen = self.source()
-        if chosen is None:
-            return []
-        query = "SELECT 1 FROM vector WHERE model = ?"
-        if self._workspace.db.ask(lambda db: db.execute(query, (chosen.name,)).fetchone()):
+        query = "SELECT 1 FROM vector LIMIT 1"  # before the source, which is looked for in files
+        chosen = self.source() if self._workspace.db.ask(lambda db: db.execute(query).fetchone()) else None
+        if chosen is not None:
             with suppress(OSError, ValueError, *TROUBLE):
                 return _best(self._workspace.db.database.open(), chosen, screened(text), count, least)
         return []

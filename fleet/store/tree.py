@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -21,7 +20,7 @@ import msgspec
 from fleet.model import limits, names
 from fleet.model.errors import DiskError, FleetError
 from fleet.store.files import Files
-from fleet.store.lines import KINDS, Kind
+from fleet.store.lines import KINDS, Kind, rows_of
 from fleet.text import screening
 
 if TYPE_CHECKING:
@@ -48,10 +47,8 @@ BLOB_BYTES_MAX = 100 * 1024 * 1024
 TREE_BYTES_MAX = 512 * 1024 * 1024
 """Limit of all files of a tree together, so that many just below the limit of one do not fill the memory either."""
 
-_TREES_MAX = 8
 _NO_LINES = frozenset({PAGE, DISCOVERIES_PAGE, FRONT_PAGE, MEMBERS, ATTRIBUTES, FORMAT})
 _NAMING = (b'"id":"', b'"id": "')
-_NAMING_BYTES_MAX = max(map(len, _NAMING))
 _PLAIN = "100644"
 _LINKS = ("120000", "160000")
 
@@ -86,7 +83,7 @@ class _SortedEntries(msgspec.Struct, frozen=True):
     """Paths of which more is there than one writer or a clan may bring, and why each is not read."""
 
 
-def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str] = MappingProxyType({})) -> _SortedEntries:
+def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str]) -> _SortedEntries:
     """Return which entries of a tree are read, editions first.
 
     Contents that are ignored are ``known`` by their ids, with the reason (see ``too_much``).
@@ -124,31 +121,20 @@ def _reason_to_ignore(path: str, size: int) -> str:
 
 
 def too_much(path: str, content: IO[bytes]) -> str:
-    """Return why a file of the tree is ignored, going by its lines; "" where it is read. Costs a few passes in C."""
+    """Return why a file of the tree is ignored, going by its lines; "" where it is read."""
     if path in _NO_LINES:
         return ""
-    count, objects, named, last = 0, 0, [0, 0], b"\n"
-    while block := content.read(limits.BLOCK_BYTES):
-        count += block.count(b"\n")
-        objects += _count(b"\n{", last, block)
-        named = [before + _count(each, last, block) for before, each in zip(named, _NAMING, strict=True)]
-        last = (last + block)[-_NAMING_BYTES_MAX:]
     is_edition, is_lessons = "/" not in path, path.startswith("patterns")
     most = limits.SHARD_LINES_MAX if is_lessons else limits.SHARD_DISCOVERIES_MAX
     most = limits.EDITION_LINES_MAX if is_edition else most
-    if count > most:
-        return (
-            f"{count:,} lines, more than the {most:,} that are read of {'an edition' if is_edition else 'one replica'}"
-        )
-    unreadable = count - min(objects, sum(named))
-    if unreadable > (limits.SHARD_LINES_MAX if is_edition else limits.UNREADABLE_MAX):
-        return f"{unreadable:,} lines that are none"
+    unreadable, unreadable_max = 0, limits.SHARD_LINES_MAX if is_edition else limits.UNREADABLE_MAX
+    for count, raw in enumerate(rows_of(content), 1):
+        unreadable += not (raw.startswith(b"{") and any(mark in raw for mark in _NAMING))
+        if count > most:
+            return f"more than the {most:,} lines that are read of {'an edition' if is_edition else 'one replica'}"
+        if unreadable > unreadable_max:
+            return f"more than {unreadable_max:,} lines that are none"
     return ""
-
-
-def _count(mark: bytes, last: bytes, block: bytes) -> int:
-    """Return how often a mark stands in a block, or begins just before it."""
-    return (last[1 - len(mark) :] + block).count(mark)
 
 
 def is_clan_path(path: str) -> bool:
@@ -171,8 +157,6 @@ class GitTree:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.listings: dict[str, dict[str, Entry]] = {}
-        self._ignored: dict[str, str] = {}
-        self._trees: dict[str, _SortedEntries] = {}  # by commit, as far as the same contents are ignored
 
     @cached_property
     def _bare(self) -> "Bare":
@@ -199,12 +183,7 @@ class GitTree:
             return self._sorted(commit).files
 
     def _sorted(self, commit: str) -> _SortedEntries:
-        ignored = self._bare.ignored()
-        if ignored != self._ignored or len(self._trees) >= _TREES_MAX:
-            self._ignored, self._trees = ignored, {}
-        if commit not in self._trees:
-            self._trees[commit] = sort_entries(self._bare.listing(commit), ignored)
-        return self._trees[commit]
+        return sort_entries(self._bare.listing(commit), self._bare.ignored())
 
     def ignored(self) -> dict[str, str]:
         """Return the paths of the tree that is taken in which are ignored, and why."""

@@ -6,10 +6,10 @@ It enters folds alone (``model.pattern.Policy``): joins and pushes do not depend
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from crdt.clock import Stamp
 from fleet.model import limits
@@ -20,9 +20,6 @@ from fleet.model.pattern import IS_BLOCKED, IS_HELD, Policy
 from fleet.model.withheld import BULK, NEWCOMERS, OWN, Held, Withheld
 from fleet.store.database import DECIDED, Local
 from fleet.text.screening import counted
-
-S = TypeVar("S")
-T = TypeVar("T")
 
 _BLOCKED, _EARLIER, _BROUGHT = "blocked", "earlier", "brought"
 _PURGED = "purged"
@@ -73,8 +70,8 @@ class Trust:
         versions |= {f"{IS_BLOCKED} {each.name}": f"{each.since} {each.at}" for each in blocked}
         return plain._replace(
             blocked={each.name: each.since for each in blocked},
-            earlier=_Lazy(earlier, _line),
-            withheld=_Lazy(withheld, _parts),
+            earlier={each: _line(each, texts) for each, texts in earlier.items()},
+            withheld={each: _parts(each, texts) for each, texts in withheld.items()},
             versions=versions,
         )
 
@@ -221,20 +218,6 @@ def _sentence(kind: str, group: str, number: int) -> str:
 
 def _who(group: str) -> str:
     return "writers of whom nothing was known" if group == NEWCOMERS else group
-
-
-class _Lazy(dict[str, T]):
-    """Values by id, of which most are never looked up: each is parsed when it is."""
-
-    def __init__(self, texts: Mapping[str, S], parse: Callable[[str, S], T]) -> None:
-        super().__init__()
-        self._texts = texts
-        self._parse = parse
-
-    def get(self, id_: str, default: Any = None) -> Any:
-        if id_ not in self and id_ in self._texts:
-            self[id_] = self._parse(id_, self._texts[id_])
-        return super().get(id_, default)
 
 
 def _line(id_: str, texts: Iterable[str]) -> Line:

@@ -4,9 +4,7 @@ The lines go through ``model.version_1``, one by one, so two machines of a clan 
 joins without doubling. What is no line of fleet 0.1 stays byte for byte.
 """
 
-import json
 import shutil
-from base64 import b64decode
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -35,21 +33,12 @@ def _number(data: bytes) -> int:
 
 
 def _converted_file(path: str, data: bytes) -> tuple[bytes, int]:
-    """Return a file of patterns with its old lines converted, and their number.
-
-    An edition is joined and sorted, followed by its lines of other formats; a shard is converted line by line.
-    """
-    rows = [(raw, converted(raw)) for _, raw in LineReader().raw_lines([data], path)]
+    """Return a file of patterns with its old lines converted, each by itself, and their number."""
+    rows = [(raw, converted(raw)) for _, raw in LineReader().raw_lines(data, path)]
     count = sum(new is not None for _, new in rows)
     if not count:
         return data, 0
-    if "/" in path:
-        written = [piece for raw, new in rows for piece in (line.split(new) if new is not None else [raw])]
-    else:
-        entries = [(raw, new or _line(raw)) for raw, new in rows]
-        joined = line.joined(entry for _, entry in entries if entry is not None)
-        written = [raw for id_ in sorted(joined) for raw in line.split(joined[id_])]
-        written += [raw for raw, entry in entries if entry is None]
+    written = [piece for raw, new in rows for piece in (line.split(new) if new is not None else [raw])]
     return b"".join(raw + b"\n" for raw in written), count
 
 
@@ -93,7 +82,7 @@ def upgrade(workspace: Workspace) -> list[str] | None:
     # The fetched tree has the old lines, and files here are healed from it: it is unknown until the next fetch.
     workspace.tree.move("")
     clan, count = _converted_clan(workspace)
-    records = line.joined(entry for data in clan.values() for entry in lesson_lines([data])) if count else {}
+    records = line.joined(entry for data in clan.values() for entry in lesson_lines(data)) if count else {}
     private = {id_: record for id_, record in records.items() if pattern.fold(record).scope == "private"}
     if count or any((workspace.local / name).exists() for name in VERSION_1_FILES):
         _keep_a_copy(workspace, done)
@@ -116,10 +105,8 @@ def upgrade(workspace: Workspace) -> list[str] | None:
 
 def _is_unfinished(workspace: Workspace) -> bool:
     """Return whether an upgrade has anything to do, even if only one line of fleet 0.1 has arrived since the last."""
-    if _number(_read(workspace.clan / FORMAT)) < FORMAT_NUMBER:
-        return True
-    sources = (source for source in clan_sources(workspace.clan) if source.kind is PATTERNS)
-    return any(_converted_file(source.path, workspace.files.read(source.file))[1] for source in sources)
+    is_old = _number(workspace.files.read(workspace.clan / FORMAT)) < FORMAT_NUMBER
+    return is_old or _converted_clan(workspace)[1] > 0
 
 
 def finish(workspace: Workspace, done: list[str]) -> None:
@@ -135,18 +122,10 @@ def finish(workspace: Workspace, done: list[str]) -> None:
 def _release(workspace: Workspace) -> None:
     """Remove lines of fleet 0.1 from the quarantine: a hook may have read them before they were converted."""
     path = workspace.local / "quarantine" / "refused.jsonl"
-    rows = _read(path).splitlines(keepends=True)
-    rest = [row for row in rows if not _is_of_version_1(row)]
+    rows = workspace.files.read(path).splitlines(keepends=True)
+    rest = [row for row in rows if b"written by fleet 0.1" not in row]  # the reason
     if len(rest) < len(rows):
         workspace.files.replace(path, b"".join(rest))
-
-
-def _is_of_version_1(row: bytes) -> bool:
-    """Return whether a row of the quarantine has a line of fleet 0.1."""
-    try:
-        return converted(b64decode(json.loads(row)["bytes"])) is not None
-    except (ValueError, KeyError, TypeError):
-        return False
 
 
 def _converted_clan(workspace: Workspace) -> tuple[dict[str, bytes], int]:
@@ -178,7 +157,7 @@ def _notes(workspace: Workspace, private: Iterable[Line]) -> dict[Path, bytes]:
 
 def _without(data: bytes, private: Collection[str]) -> bytes:
     """Return a file without private lessons. What the clan has of them comes back with its tree."""
-    rows = [(raw, _line(raw)) for _, raw in LineReader().raw_lines([data], "")]
+    rows = [(raw, _line(raw)) for _, raw in LineReader().raw_lines(data, "")]
     return b"".join(raw + b"\n" for raw, entry in rows if entry is None or entry.id not in private)
 
 
@@ -219,19 +198,11 @@ def _remove(path: Path) -> bool:
 def _convert_local(workspace: Workspace) -> None:
     """Move consent and pause to the local database. What fleet 0.1 noted of showings and syncs is not kept."""
     state = workspace.state
-    answer = _read(workspace.local / "consent").decode("utf-8", "replace").split()
+    answer = workspace.files.read(workspace.local / "consent").decode("utf-8", "replace").split()
     if answer[:1] == ["agreed"] and len(answer) == 3 and answer[1] == workspace.world.machine():
         state.agree(consent.REMOTE, answer[2], workspace.wall())
     elif answer[:1] == ["left"]:
         state.put(left=answer[-1])
     if (pause := workspace.local / "paused").exists():
-        until = _read(pause).decode("ascii", "replace").strip()
+        until = workspace.files.read(pause).decode("ascii", "replace").strip()
         state.pause(until if clock.is_stamp(until) else "")
-
-
-def _read(path: Path) -> bytes:
-    if path.is_symlink():
-        return b""
-    with suppress(OSError):
-        return path.read_bytes()
-    return b""

@@ -21,7 +21,7 @@ from fleet.model.pattern import PRIVATE, SCOPE, Policy, fold
 from fleet.store import config, homes, ingest, replica
 from fleet.store.config import Config
 from fleet.store.database import BUSY_S, DECIDED, SCHEMA_NUMBER, Database, Local
-from fleet.store.files import Files, file_fingerprint, is_no_folder, is_plain
+from fleet.store.files import Files, is_no_folder, is_plain
 from fleet.store.ingest import Ingest, Source, Taken
 from fleet.store.lines import PATTERNS, Kind, Quarantine
 from fleet.store.query import Discoveries, Patterns
@@ -98,7 +98,6 @@ class Workspace:
         self._old_places = [place for place in homes.Homes(root).known() if place != self.place]
         self.state = Local(self.local / "local.db", durable=self.world.durable, machine=self.world.machine)
         self._policy = Policy()
-        self._mine: tuple[str, frozenset[str]] = ("", frozenset())
         self.tree = self.world.tree(self.local / "git")
         self.db = self._ingest(f"state-{SCHEMA_NUMBER}.db", self._sources, self.tree)
         self.clock = Clock(self.files, self.local / "clock", self.world.wall_ms, self.db.newest)
@@ -349,15 +348,10 @@ class Workspace:
 
         A lease is lent to many, and under the names in a backup or a copy of a folder others may still write.
         """
-        now = file_fingerprint(self.replica_file)
-        if not now or now != self._mine[0]:
-            machine, folder = self.world.machine(), replica.folder_fingerprint(self.root)
-            try:
-                own = (r.name for r in self.replicas().replicas if (r.machine, r.folder) == (machine, folder))
-                self._mine = (now, frozenset(own))
-            except FleetError:  # a damaged register is reported wherever it is needed
-                self._mine = (now, frozenset())
-        return self._mine[1]
+        here = self.world.machine(), replica.folder_fingerprint(self.root)
+        with suppress(FleetError):  # a damaged register is reported wherever it is needed
+            return frozenset(r.name for r in self.replicas().replicas if (r.machine, r.folder) == here)
+        return frozenset()
 
     def _withhold(self, parts: list["Held"], brought: dict[tuple[str, str], str], purged: dict[str, int]) -> Policy:
         """Withhold the parts that a person is asked about, with a warning; return the policy from now on."""
@@ -526,11 +520,11 @@ class Writer:
         """The agent of the replica."""
         return names.agent_of(self.name)
 
-    def tick(self, after: str = clock.ZERO) -> str:
-        """Issue the next stamp, larger than ``after``."""
+    def tick(self) -> str:
+        """Issue the next stamp."""
         if self._is_leased:
             self.workspace.check_lease()
-        return self.workspace.clock.tick(after)
+        return self.workspace.clock.tick()
 
     def append(self, kind: Kind, lines: Sequence[Any], *, is_durable: bool = True) -> None:
         """Append lines to the own shard, durably unless they can be derived again.
@@ -617,15 +611,7 @@ def check_version(root: Path) -> None:
     names_here = [path.name for path in local.iterdir()] if local.is_dir() else []
     shards = sorted((clan / "patterns.d").glob("*.jsonl"))[:8]
     if not set(VERSION_1_FILES).isdisjoint(names_here) or any(
-        is_version_1(_first_line(path)) for path in (clan / "patterns.jsonl", *shards)
+        is_version_1(homes.read(str(path), limits.LINE_BYTES_MAX + 1).partition(b"\n")[0])
+        for path in (clan / "patterns.jsonl", *shards)
     ):
         raise NoError(f"{root} was made by fleet 0.1; run `fleet upgrade`. Nothing was changed")
-
-
-def _first_line(path: Path) -> bytes:
-    """Return the first line of a plain file, up to the length of a line."""
-    if path.is_symlink():
-        return b""
-    with suppress(OSError), path.open("rb") as file:
-        return file.readline(limits.LINE_BYTES_MAX + 1).removeprefix(b"\xef\xbb\xbf").strip()
-    return b""

@@ -199,7 +199,7 @@ def test_of_a_tree_only_plain_files_at_the_clans_paths_are_read(monkeypatch: pyt
         "link": Entry("120000", "f", 1),
         "NOTES.md": Entry("100644", "g", 1),
     }
-    found = sort_entries(listing)
+    found = sort_entries(listing, {})
     assert found.files == {ONE: ("a", 60), "patterns.jsonl": ("c", 50)}
     assert {*found.refused} == {"members.toml", "link"}
     assert {*found.large} == {"discoveries.jsonl", TWO}

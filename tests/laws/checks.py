@@ -872,19 +872,6 @@ def first_seen_is_the_smallest_time_said(fold: Callable[..., Pattern], sent: lis
     assert (pattern.at, pattern.by) == min(times, default=(clock.ZERO, ""))
 
 
-def what_is_late_is_the_newest_edit_beyond_the_cut(
-    fold: Callable[..., Pattern], sent: list[Line], policy: Policy
-) -> None:
-    """Whether an id is listed among those to be folded again."""
-    late = fold(_joined(sent), policy).late
-    shown = [fold(_joined(sent), policy._replace(cut=cut)) for cut in (*STAMPS, FOREVER) if cut >= policy.cut]
-    if not late:
-        assert all(each.fields == shown[0].fields for each in shown)
-    else:
-        assert late > policy.cut
-        assert late in {stamp for *_, (stamp, _) in _of(joined_by_definition(sent), "set", policy)}
-
-
 def a_first_wording_is_never_hidden_by_an_edit_from_the_future(
     fold: Callable[..., Pattern], line: Line, policy: Policy, field: str
 ) -> None:

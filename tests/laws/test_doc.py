@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crdt import doc
-from crdt.doc import NOT_TEXT, BadUpdateError, Change, Document, _clocks, _merged, key_of, parts_of
+from crdt.doc import NOT_TEXT, BadUpdateError, Change, Document, _clocks, key_of, parts_of
 
 WRITERS = ["popashot.7f3a91c2", "tank.c0ffee42", "velma.09ab12cd"]
 NAMES = [f"p-{n:016x}" for n in range(4)]
@@ -62,14 +62,6 @@ def test_who_missed_anything_gets_it_by_state_vector(told: list, rng: random.Ran
         other.apply(document.since(other.state()))
     assert other.rows() == {key_of(name, writer): text for writer, name, text in told}
     assert other.apply(mine[WRITERS[0]].since(other.state())).changes == {}
-
-
-@given(writes)
-def test_several_updates_are_one(told: list):
-    mine, other = documents(), Document(10)
-    updates = [mine[writer].put({key_of(name, writer): text}) for writer, name, text in told]
-    other.apply(_merged([update for update in updates if update]))
-    assert other.rows() == {key_of(name, writer): text for writer, name, text in told}
 
 
 def test_a_change_says_what_was_and_what_is():

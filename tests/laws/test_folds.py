@@ -37,11 +37,6 @@ def test_first_seen_is_the_smallest_time_said(sent, policy):
     checks.first_seen_is_the_smallest_time_said(fold, sent, policy)
 
 
-@given(said, checks.policies)
-def test_what_is_late_is_the_newest_edit_beyond_the_cut(sent, policy):
-    checks.what_is_late_is_the_newest_edit_beyond_the_cut(fold, sent, policy)
-
-
 @given(line, checks.policies, st.sampled_from(checks.FIELDS))
 def test_a_first_wording_is_never_hidden_by_an_edit_from_the_future(line, policy, field):
     checks.a_first_wording_is_never_hidden_by_an_edit_from_the_future(fold, line, policy, field)
@@ -59,8 +54,8 @@ def test_who_is_blocked_is_as_one_who_never_wrote(line, policy):
 
 def test_an_edit_from_the_future_is_folded_when_its_time_has_come_and_not_before():
     line = Line(IDS[0], {REPLICAS[0]: Column(first={"text": "old"}, set={"text": (STAMPS[4], "new")})})
-    assert (fold(line, Policy(STAMPS[3])).text, fold(line, Policy(STAMPS[3])).late) == ("old", STAMPS[4])
-    assert (fold(line, Policy(STAMPS[4])).text, fold(line, Policy(STAMPS[4])).late) == ("new", "")
+    assert fold(line, Policy(STAMPS[3])).text == "old"
+    assert fold(line, Policy(STAMPS[4])).text == "new"
 
 
 def test_adds_removes_and_counts_fold_whatever_their_stamp_says():
@@ -73,7 +68,7 @@ def test_adds_removes_and_counts_fold_whatever_their_stamp_says():
     assert fold(line, Policy(STAMPS[0])).live == {bert: STAMPS[1]}
 
 
-def test_a_value_from_the_future_that_was_replaced_is_not_late():
+def test_a_value_from_the_future_that_was_replaced_never_counts():
     anna, bert = REPLICAS[:2]
     line = Line(
         IDS[0],
@@ -82,8 +77,7 @@ def test_a_value_from_the_future_that_was_replaced_is_not_late():
             bert: Column(set={"text": (STAMPS[1], "now")}, over={anna: {"text": STAMPS[4]}}),
         },
     )
-    assert fold(line, Policy(STAMPS[2])).late == ""
-    assert fold(line).text == "now"
+    assert fold(line, Policy(STAMPS[2])).text == fold(line).text == "now"
 
 
 def test_what_a_peer_put_in_place_of_texts_reads_as_nothing():

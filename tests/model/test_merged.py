@@ -269,10 +269,9 @@ def test_the_evidence_of_a_field_comes_with_it():
     assert whole.edited == {"category": (clock.pack(1_755_000_000_000), TANK)}
 
 
-def test_a_set_waits_for_the_latest_edit_that_any_of_its_records_waits_for():
-    patterns = [fold(record(A)), Pattern(id=B, late=clock.pack(2)), Pattern(id=C, late=clock.pack(1))]
-    assert merged(patterns).late == clock.pack(2)
-    assert merged(patterns[:1]) is patterns[0]
+def test_a_set_of_one_record_is_that_record():
+    alone = fold(record(A))
+    assert merged([alone]) is alone
 
 
 merges = st.lists(st.tuples(st.sampled_from(IDS), st.sampled_from(IDS)), max_size=8)

@@ -257,8 +257,8 @@ MUTANTS = [
     Mutant(
         "a shard line is dropped though no edition covers it",
         "fleet/share/outgoing.py",
-        "return entry.id in self._records and codec.covers(self._records[entry.id], entry)",
-        "return entry.id in self._records",
+        "return missing_of(self._entries.get(name_of(entry)), entry) is None",
+        "return name_of(entry) in self._entries",
         SIM,
     ),
     Mutant(

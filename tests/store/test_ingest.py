@@ -421,8 +421,8 @@ def test_the_smaller_of_two_lines_of_one_discovery_stays_and_both_kinds_of_editi
     assert early in here.workspace.db.outgoing()
 
 
-def test_a_tree_is_taken_in_at_one_look_at_the_line_files(here: Here, monkeypatch: pytest.MonkeyPatch):
-    """With a thousand shards a look costs as much as a git process: one for what is new here and what has to change."""
+def test_a_tree_is_taken_in_at_two_looks_at_the_line_files(here: Here, monkeypatch: pytest.MonkeyPatch):
+    """With a thousand shards a look costs as much as a git process: one before the files change, and one after."""
     here.log("Check the version first")
     looked = []
     find = ingest.clan_sources
@@ -430,7 +430,7 @@ def test_a_tree_is_taken_in_at_one_look_at_the_line_files(here: Here, monkeypatc
     here.workspace.db.refresh()
     looked.clear()
     here.take(here.tree.put({OTHER: PATTERNS.encode(logged("Use a lock")) + b"\n"}, ""))
-    assert len(looked) == 1
+    assert len(looked) == 2
     assert (here.root / "clan-learnings" / OTHER).exists()
     assert {each.text for each in here.workspace.patterns.best("sight", 9)} == {"Check the version first", "Use a lock"}
 

@@ -137,9 +137,10 @@ def test_only_what_changed_is_embedded_and_what_is_out_is_forgotten(tmp_path, mo
     assert [each for each, _ in Embeddings(workspace).nearest("log", 3)] == [LESSONS[1].id]
 
 
-def test_a_large_clan_is_embedded_in_several_goes(tmp_path, model):
+def test_a_large_clan_is_embedded_in_several_goes(tmp_path, model, monkeypatch):
+    monkeypatch.setattr(semantic, "TEXTS_MAX", 2)
     workspace = workspace_in(tmp_path, *LESSONS, toml=with_model(model))
-    assert [Embeddings(workspace).embed_new(limit=2) for _ in range(3)] == [2, 1, 0]
+    assert [Embeddings(workspace).embed_new() for _ in range(3)] == [2, 1, 0]
 
 
 def test_another_model_embeds_all_anew(tmp_path, model):

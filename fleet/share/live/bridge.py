@@ -14,12 +14,22 @@ from itertools import islice
 from typing import NamedTuple
 
 from crdt.doc import CLIENT_ID_BITS, NOT_TEXT, BadUpdateError, Change, Document, key_of, parts_of
-from fleet.model import discovery, limits, line, names
+from fleet.model import discovery, limits, names
 from fleet.model.discovery import Discovery
-from fleet.model.line import Carried, Line, Refused
+from fleet.model.line import Line, Refused
 from fleet.share import outgoing
 from fleet.share.live.wire import CARRIED, KEY_CHARS_MAX, UPDATE_BYTES_MAX, is_key_of, is_text
-from fleet.store.lines import DISCOVERIES, PATTERNS, Entry, Kind, LineReader, raws_of
+from fleet.store.lines import (
+    DISCOVERIES,
+    PATTERNS,
+    Entry,
+    Kind,
+    LineReader,
+    joined_entries,
+    missing_of,
+    name_of,
+    raws_of,
+)
 from fleet.store.workspace import Workspace
 
 ROOM_PATTERNS = 10_000
@@ -107,7 +117,7 @@ class Bridge:
             key = key_of(name, writer)
             for document in self.documents.values():
                 if (text := document.get(key)) is not None and self._may_join(key, text):
-                    joined = _joined(joined, _parsed(key, text).entry)
+                    joined = joined_entries(joined, _parsed(key, text).entry)
         return joined
 
     def _may_join(self, key: str, text: str) -> bool:
@@ -143,14 +153,14 @@ class Bridge:
         taken_back = self.workspace.db.taken_back(self._mine)
         for name, entry in self.workspace.db.entries(names).items():
             key, in_room = key_of(name, self.writer), self._entry(name)
-            missing = _missing(in_room, entry)
+            missing = missing_of(in_room, entry)
             if missing is None or outgoing.gate(missing):
                 continue
             if name in taken_back and not self._is_known(missing, in_room):
                 continue
             own_text = self._document(name)[1].get(key) or ""
             own = _parsed(key, own_text).entry if self._may_join(key, own_text) else None
-            joined = _joined(own, missing)
+            joined = joined_entries(own, missing)
             text = b"\n".join(raws_of(joined)).decode() if joined is not None else ""
             if not is_text(text):
                 continue  # too large for a row: git carries it
@@ -244,7 +254,7 @@ class Bridge:
             self._lacking[name] = None
             self.counts.healed += 1
         for raw, entry in row.lines if row is not None else ():
-            if _missing(mine, entry) is not None:
+            if missing_of(mine, entry) is not None:
                 path = row.kind.shard(writer)  # type: ignore[union-attr]
                 self._unwritten.setdefault(path, {})[raw] = None
         return row.refused if row is not None else []
@@ -272,12 +282,12 @@ class Bridge:
         if row is None or not row.lines or row.refused:
             return False
         mine = self.workspace.db.entries([parts_of(key)[0]]).get(parts_of(key)[0])
-        return mine is not None and all(_missing(mine, entry) is None for _, entry in row.lines)
+        return mine is not None and all(missing_of(mine, entry) is None for _, entry in row.lines)
 
     def _has_shrunk(self, key: str, before: str, row: "_Row | None") -> bool:
         """Return whether a row holds less than before: then the documents may lack something."""
         present = row.entry if row is not None else None
-        return any(_missing(present, entry) is not None for _, entry in _parsed(key, before).lines)
+        return any(missing_of(present, entry) is not None for _, entry in _parsed(key, before).lines)
 
     def _write(self) -> None:
         """Write arrived lines to the disk, each to the shard of its writer; lines are kept until they are written."""
@@ -310,7 +320,7 @@ class _Row(NamedTuple):
     @property
     def entry(self) -> Entry | None:
         """The join of its lines; None for a row without a valid one."""
-        return reduce(_joined, (entry for _, entry in self.lines), None)
+        return reduce(joined_entries, (entry for _, entry in self.lines), None)
 
 
 def _parsed(key: str, text: str) -> _Row:
@@ -324,13 +334,11 @@ def _parsed(key: str, text: str) -> _Row:
         return _Row(kind, [], [_refused(key, text, "a row of a live document that is no text, or too long")])
     raw = text.encode("utf-8", "replace")
     if name.startswith(CARRIED):
-        kind = next((_kind_of(entry) for _, entry in LineReader().entries(PATTERNS, [raw], path)), PATTERNS)
+        kind = next((_kind_of(entry) for _, entry in LineReader().entries(PATTERNS, raw, path)), PATTERNS)
     read = LineReader()
     valid: list[tuple[bytes, Entry]] = []
-    for line_raw, entry in read.entries(kind, [raw], path):
-        # Of a line that cannot be joined, its hash is the name.
-        named = f"{CARRIED}{entry.hash}" if isinstance(entry, Carried) else entry.id
-        if named == name and _kind_of(entry) is kind:
+    for line_raw, entry in read.entries(kind, raw, path):
+        if name_of(entry) == name and _kind_of(entry) is kind:
             valid.append((line_raw, entry))
         else:
             read.refuse(Refused(path, 0, "a line that speaks of something else than its key", line_raw))
@@ -340,27 +348,6 @@ def _parsed(key: str, text: str) -> _Row:
 def _refused(key: str, text: str, reason: str) -> Refused:
     raw = b"" if text == NOT_TEXT else text[: limits.LINE_BYTES_MAX].encode("utf-8", "replace")
     return Refused(f"live:{key[:KEY_CHARS_MAX]}", 0, reason, raw)
-
-
-def _joined(mine: Entry | None, theirs: Entry | None) -> Entry | None:
-    if mine is None or theirs is None:
-        return theirs if mine is None else mine
-    if isinstance(mine, Line) and isinstance(theirs, Line):
-        return line.join(mine, theirs)
-    if isinstance(mine, Discovery) and isinstance(theirs, Discovery):
-        return mine.joined(theirs)
-    return mine
-
-
-def _missing(theirs: Entry | None, ours: Entry | None) -> Entry | None:
-    """Return the part of our entry that theirs lacks; None for nothing."""
-    if theirs is None or ours is None:
-        return ours
-    if isinstance(ours, Line):
-        return line.difference(ours, theirs if isinstance(theirs, Line) else None)
-    if isinstance(ours, Discovery) and isinstance(theirs, Discovery):
-        return ours if ours.joined(theirs) != theirs else None
-    return None
 
 
 def _kind_of(entry: Entry) -> Kind:

@@ -26,7 +26,6 @@ from fleet.share.live.access import Access, Where
 from fleet.share.live.bridge import BASE, DIGITS, Bridge, Updates
 from fleet.share.live.wire import MESSAGE_BYTES_MAX, RENEWED, Presence
 from fleet.share.remote import RemoteUnavailable
-from fleet.store.database import Pause
 from fleet.store.workspace import ONLINE, Workspace
 
 BACKOFF_S = 0.25
@@ -110,7 +109,7 @@ class Live:
         with workspace.writing(self._agent) as writer:
             replica = writer.name
         self._since, self._key = workspace.wall(), Access(workspace).key()
-        self._is_paused = workspace.state.paused(workspace.wall()) is not None
+        self._is_paused = bool(workspace.state.paused(workspace.wall()))
         return Bridge(workspace, replica)
 
     async def _do(self, act: Callable[..., _T], *given: Any) -> _T:
@@ -129,7 +128,7 @@ class Live:
         while True:
             await asyncio.sleep(POLL_S)
             # In one call: waking the thread costs more than both reads.
-            self._is_paused, on = await self._do(lambda: (self._paused() is not None, self._read_on()))
+            self._is_paused, on = await self._do(lambda: (self._paused(), self._read_on()))
             if self._is_paused:
                 for socket in list(self._sockets.values()):
                     await socket.close()
@@ -175,7 +174,7 @@ class Live:
 
     def _offer(self) -> Updates:
         # Checked right before: a line written after `fleet pause` has returned must not leave.
-        self._is_paused = self._paused() is not None
+        self._is_paused = self._paused()
         return [] if self._is_paused else self.bridge.offer()
 
     async def _take_in(self) -> None:
@@ -211,9 +210,9 @@ class Live:
     def _is_clan_large(self) -> bool:
         return any(state.get(LARGE) == 1 + len(DIGITS) for state in self._presence.states().values())
 
-    def _paused(self) -> Pause | None:
+    def _paused(self) -> bool:
         workspace = self.bridge.workspace
-        return workspace.state.paused(workspace.wall())
+        return bool(workspace.state.paused(workspace.wall()))
 
     def _note_online(self, found: "list[Online]") -> None:
         """Write down who is online, for commands that cannot wait for a server's answer."""
