@@ -59,7 +59,7 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
         raise UsageError(f"KIND is one of {', '.join(observations.KINDS)}, not {kind[:40]!r}; nothing was written")
     if not observations.clean(text):
         raise UsageError("TEXT has no words in it; nothing was written. Say what happened, in one line")
-    if homes.is_read_only(root):
+    if homes.Homes(root).is_read_only():
         raise UsageError("this workspace is ephemeral: it is only read. Nothing was written")
     for name in (auto_reflect.FILE, ".agents", auto_reflect.LOGS):
         if (root / name).is_symlink():
@@ -93,7 +93,7 @@ def try_observe(workspace: "Workspace", agent: str, session: str, kind: str, tex
     """Write an observation about another command; an error is a warning: the command itself has succeeded."""
     try:
         named = session_of(workspace, agent, session)
-        if workspace.config.hook.observe and not homes.is_read_only(workspace.root):
+        if workspace.config.hook.observe and not homes.Homes(workspace.root).is_read_only():
             observe(workspace.root, agent, named, kind, text, workspace.world.wall_ms())
     except FleetError as why:
         workspace.warn(f"it is not noted in {auto_reflect.FILE}: {why}")

@@ -162,7 +162,7 @@ class Signals:
         """
         if not names.is_agent(self._agent):
             raise UsageError(f"{self._agent[:40]!r} is no agent's name; the signal was not logged")
-        if homes.is_read_only(self._files.root):
+        if homes.Homes(self._files.root).is_read_only():
             raise UsageError(
                 "this workspace is only read here, and no replica was lent to it: the signal was not logged"
             )

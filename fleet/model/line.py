@@ -68,6 +68,36 @@ class Column(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
         at: str = self.first.get(AT, "")
         return min(at, self.add) if at and self.add else at or self.add
 
+    def joined(self, theirs: "Column") -> "Column":
+        """Return the join with another column of the same writer: this one, with what the other adds laid over."""
+        news = theirs.difference(self)
+        return Column(
+            add=news.add or self.add,
+            first=self.first | news.first,
+            unknown=self.unknown | news.unknown,
+            n=self.n | news.n,
+            over=_laid_over(self.over, news.over),
+            parts=_laid_over(self.parts, news.parts),
+            purge=_laid_over(self.purge, news.purge),
+            rem=self.rem | news.rem,
+            set=self.set | news.set,
+        )
+
+    def difference(self, base: "Column") -> "Column":
+        """Return what this column has and another of the same writer lacks."""
+        firsts, unknowns, edits = base.first, base.unknown, base.set
+        return Column(
+            add=self.add if self.add > base.add else "",
+            first={f: v for f, v in self.first.items() if f not in firsts or _is_better(f, v, firsts[f])},
+            n={name: total for name, total in self.n.items() if total > base.n.get(name, 0)},
+            over=_larger(self.over, base.over, ""),
+            parts=_larger(self.parts, base.parts, 0),
+            purge=_larger(self.purge, base.purge, ""),
+            rem={writer: stamp for writer, stamp in self.rem.items() if stamp > base.rem.get(writer, "")},
+            set={f: edit for f, edit in self.set.items() if f not in edits or _is_later(edit, edits[f])},
+            unknown={n: v for n, v in self.unknown.items() if n not in unknowns or is_larger(v, unknowns[n])},
+        )
+
 
 class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """One lesson, by its id (``p-`` and 16 hex digits), or a change to one: writer to column."""
@@ -188,7 +218,7 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
             for other in self.w.keys() & writers if purged[0] <= stamp else ():
                 edit = self.w[other].set.get(field)
                 if edit is not None and edit[1] == purged[1] and edit[0] > marks.get((other, field), ""):
-                    columns[other] = join_columns(columns.get(other, NOTHING), Column(set={field: edit}))
+                    columns[other] = columns.get(other, NOTHING).joined(Column(set={field: edit}))
         return Line(self.id, columns)
 
     def unaware_wordings(self, writers: Collection[str]) -> "Line":
@@ -594,7 +624,7 @@ def _packed(overhead: int, columns: dict[str, Column]) -> Iterator[dict[str, Col
         if packed and size + piece_size > limits.LINE_BYTES_MAX:
             yield packed
             packed, size = {}, overhead
-        packed[writer] = join_columns(packed[writer], piece) if writer in packed else piece
+        packed[writer] = packed[writer].joined(piece) if writer in packed else piece
         size += piece_size
     yield packed
 
@@ -638,7 +668,7 @@ def join(mine: Line, theirs: Line) -> Line:
         if own is None:
             columns[writer] = column
         elif own is not column and canonical(own) != canonical(column):
-            columns[writer] = join_columns(own, column)
+            columns[writer] = own.joined(column)
     joined = Line(mine.id, columns)
     marks = joined.marks("purge")
     return Line(mine.id, _without_purged(columns, marks)) if marks else joined
@@ -650,22 +680,6 @@ def joined(lines: Iterable[Line]) -> dict[str, Line]:
     for line in lines:
         by_id[line.id] = join(by_id[line.id], line) if line.id in by_id else line
     return by_id
-
-
-def join_columns(mine: Column, theirs: Column) -> Column:
-    """Return the join of two columns of one writer: the first, with what the second adds to it laid over."""
-    news = column_difference(theirs, mine)
-    return Column(
-        add=news.add or mine.add,
-        first=mine.first | news.first,
-        unknown=mine.unknown | news.unknown,
-        n=mine.n | news.n,
-        over=_laid_over(mine.over, news.over),
-        parts=_laid_over(mine.parts, news.parts),
-        purge=_laid_over(mine.purge, news.purge),
-        rem=mine.rem | news.rem,
-        set=mine.set | news.set,
-    )
 
 
 def _laid_over(nested: dict[str, dict[str, _S]], news: dict[str, dict[str, _S]]) -> dict[str, dict[str, _S]]:
@@ -726,25 +740,9 @@ def difference(line: Line, base: Line | None) -> Line | None:
     for writer, column in line.w.items():
         column_base = base.w.get(writer)
         if column_base is not column:
-            columns[writer] = column if column_base is None else column_difference(column, column_base)
+            columns[writer] = column if column_base is None else column.difference(column_base)
     columns = _without_purged(columns, base.marks("purge"))
     return Line(line.id, columns) if columns else None
-
-
-def column_difference(column: Column, base: Column) -> Column:
-    """Return what a column has and another of the same writer lacks."""
-    firsts, unknowns, edits = base.first, base.unknown, base.set
-    return Column(
-        add=column.add if column.add > base.add else "",
-        first={f: v for f, v in column.first.items() if f not in firsts or _is_better(f, v, firsts[f])},
-        n={name: total for name, total in column.n.items() if total > base.n.get(name, 0)},
-        over=_larger(column.over, base.over, ""),
-        parts=_larger(column.parts, base.parts, 0),
-        purge=_larger(column.purge, base.purge, ""),
-        rem={writer: stamp for writer, stamp in column.rem.items() if stamp > base.rem.get(writer, "")},
-        set={f: edit for f, edit in column.set.items() if f not in edits or _is_later(edit, edits[f])},
-        unknown={n: v for n, v in column.unknown.items() if n not in unknowns or is_larger(v, unknowns[n])},
-    )
 
 
 def _larger(nested: dict[str, dict[str, _S]], known: dict[str, dict[str, _S]], least: _S) -> dict[str, dict[str, _S]]:

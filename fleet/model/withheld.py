@@ -27,11 +27,9 @@ from fleet.model.line import (
     BadLineError,
     Column,
     Line,
-    column_difference,
     decode,
     encode,
     is_larger,
-    join_columns,
 )
 from fleet.model.names import FIELDS
 
@@ -52,7 +50,7 @@ class Withheld(NamedTuple):
     def removed_from(self, column: Column) -> Column:
         """Return a later state of the column without the part."""
         before, after = self
-        rest = join_columns(before, column_difference(column, after))
+        rest = before.joined(column.difference(after))
         return msgspec.structs.replace(
             rest,
             n=_totals(column.n, before.n, after.n),

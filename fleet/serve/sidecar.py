@@ -15,6 +15,7 @@ import os
 import random
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -136,16 +137,16 @@ class _Sidecar:
             if self.settings.metrics_port:
                 port = self.settings.metrics_port
                 tasks["metrics"] = lambda: _serve_figures(self.figures, self.agent, port)
-            if every_s := units.alive_every_s():
+            if every_s := _alive_every_s():
                 tasks["alive"] = partial(_show_life, every_s)
             for name, background in self.background.items():
                 tasks[name] = partial(background, self._lines, self._news.set, self._stop)
             for name, task in tasks.items():
                 group.start_soon(_keep_up, name, task, self._died, self.rng)
             self.log("started", "")
-            units.notify(units.READY)
+            _notify(_READY)
             await self._stop.wait()
-            units.notify(units.STOPPING)
+            _notify(_STOPPING)
             await self._finish()
             group.cancel_scope.cancel()
         self.log("stopped", "")
@@ -330,7 +331,7 @@ def _has_lines(paths: Iterable[str]) -> bool:
 
 async def _show_life(every_s: float) -> None:
     while True:
-        units.notify(units.ALIVE)
+        _notify(_ALIVE)
         await anyio.sleep(every_s)
 
 
@@ -458,7 +459,7 @@ def run(workspace: Workspace, agent: str) -> bool:
             anyio.run(sidecar.run)
     except BusyError:
         # systemd takes one that ends without a notification for broken, and starts it again and again.
-        units.notify(f"{units.READY}\nSTATUS=another one looks after {agent} already")
+        _notify(f"{_READY}\nSTATUS=another one looks after {agent} already")
         return False
     return True
 
@@ -535,6 +536,39 @@ def _log(root: Path, agent: str, event: str, what: str) -> None:
     entry = {"at": at, "event": event, "agent": agent, "pid": str(os.getpid()), "what": text}
     LocalFolder(str(root)).add_line(LOG, entry)
 
+
+# --- systemd, where it started this process (sd_notify(3)) ------------------------------------------------------------
+
+_READY, _ALIVE, _STOPPING = "READY=1", "WATCHDOG=1", "STOPPING=1"
+
+
+def _notify(state: str) -> None:
+    """Notify systemd of a state, if it started this process: ``NOTIFY_SOCKET`` is a path, or an abstract ``@`` name."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return
+    if address.startswith("@"):
+        address = f"\0{address[1:]}"
+    with (
+        suppress(OSError),
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | getattr(socket, "SOCK_CLOEXEC", 0)) as manager,
+    ):
+        manager.connect(address)
+        manager.sendall(state.encode())
+
+
+def _alive_every_s() -> float:
+    """Return the interval of signs of life, seconds: half of ``WATCHDOG_USEC``; 0 for none."""
+    if os.environ.get("WATCHDOG_PID", "") not in ("", str(os.getpid())):
+        return 0.0
+    try:
+        wanted = int(os.environ.get("WATCHDOG_USEC", "0"))
+    except ValueError:
+        return 0.0
+    return max(wanted, 0) / 2_000_000
+
+
+# --- figures for Prometheus -------------------------------------------------------------------------------------------
 
 ADDRESS = "127.0.0.1"
 REQUEST_S = 5.0

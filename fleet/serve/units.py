@@ -1,13 +1,11 @@
 """Services that start with the login: a systemd user unit, a launchd agent; and the lock of an agent's one sidecar.
 
-Each file is ours alone, named after agent and folder. A running sidecar notifies systemd (sd_notify(3)) of readiness, a
-sign of life, and the end; elsewhere nothing happens.
+Each file is ours alone, named after agent and folder.
 """
 
 import hashlib
 import os
 import re
-import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,10 +15,6 @@ import msgspec
 
 from fleet.model.errors import BusyError, RefusedError, UsageError
 from fleet.store.files import Files
-
-READY = "READY=1"
-ALIVE = "WATCHDOG=1"
-STOPPING = "STOPPING=1"
 
 MARK = "made by `fleet "
 """Beginning of the mark by which a file is known as ours."""
@@ -201,32 +195,3 @@ class Seat(NamedTuple):
             with suppress(msgspec.DecodeError):
                 return msgspec.json.decode(self.files.read(self._path), type=tuple[int, int])
             return 0, 0
-
-
-# --- notifying the manager --------------------------------------------------------------------------------------------
-
-
-def notify(state: str) -> None:
-    """Notify systemd of a state, if it started this process: ``NOTIFY_SOCKET`` is a path, or an abstract ``@`` name."""
-    address = os.environ.get("NOTIFY_SOCKET", "")
-    if not address.startswith(("/", "@")):
-        return
-    if address.startswith("@"):
-        address = f"\0{address[1:]}"
-    with (
-        suppress(OSError),
-        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | getattr(socket, "SOCK_CLOEXEC", 0)) as manager,
-    ):
-        manager.connect(address)
-        manager.sendall(state.encode())
-
-
-def alive_every_s() -> float:
-    """Return the interval of signs of life, seconds: half of ``WATCHDOG_USEC``; 0 for none."""
-    if os.environ.get("WATCHDOG_PID", "") not in ("", str(os.getpid())):
-        return 0.0
-    try:
-        wanted = int(os.environ.get("WATCHDOG_USEC", "0"))
-    except ValueError:
-        return 0.0
-    return max(wanted, 0) / 2_000_000

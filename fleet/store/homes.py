@@ -98,6 +98,11 @@ class Homes:
         """Return the present place of the homes, without parsing TOML."""
         return self.known()[-1]
 
+    def is_read_only(self) -> bool:
+        """Return whether nobody may write here: an ephemeral folder, and no lease."""
+        register = read(os.path.join(self._root, ".fleet", "replica.toml"), _CONFIG_BYTES_MAX)
+        return b"\nephemeral = true" in register and not os.environ.get("FLEET_REPLICA")
+
     def noted(self, place: str) -> bytes:
         """Return the new content of ``.fleet/homes`` for a place; b"" if it need not change."""
         is_noted, before = os.path.lexists(os.path.join(self._root, FILE)), self.known()
@@ -142,12 +147,6 @@ def ignores_at_the_root() -> tuple[str, ...]:
         f"/.agents.local.md{_RESTORED[1:]}",
         f"/.agents/**/{_RESTORED}",
     )
-
-
-def is_read_only(root: str | os.PathLike[str]) -> bool:
-    """Return whether nobody may write below a root: an ephemeral folder, and no lease."""
-    register = read(os.path.join(root, ".fleet", "replica.toml"), _CONFIG_BYTES_MAX)
-    return b"\nephemeral = true" in register and not os.environ.get("FLEET_REPLICA")
 
 
 def read(path: str, bytes_max: int, *, from_end: bool = False, follows: bool = False) -> bytes:

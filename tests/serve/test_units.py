@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fleet.model.errors import RefusedError, UsageError
-from fleet.serve import units
+from fleet.serve import sidecar, units
 from tests.serve.conftest import until
 
 COMMAND = ["/opt/py thon/bin/python3", "-P", "-m", "fleet", "sidecar", "--agent", "ann", "--dir", '/w/100% "$HOME" \\x']
@@ -178,20 +178,20 @@ def test_a_state_is_one_datagram_to_whoever_is_named(tmp_path, monkeypatch):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "s"))
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "s"))
-        units.notify(units.READY)
+        sidecar._notify(sidecar._READY)
         assert manager.recv(100) == b"READY=1"
     if sys.platform == "linux":
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             manager.bind(f"\0fleet-test-{os.getpid()}")
             monkeypatch.setenv("NOTIFY_SOCKET", f"@fleet-test-{os.getpid()}")
-            units.notify(units.ALIVE)
+            sidecar._notify(sidecar._ALIVE)
             assert manager.recv(100) == b"WATCHDOG=1"
 
 
 @pytest.mark.parametrize("address", ["", "relative", "/not/there", "vsock:2:1"])
 def test_where_nobody_listens_nothing_happens(address, monkeypatch):
     monkeypatch.setenv("NOTIFY_SOCKET", address)
-    units.notify(units.READY)
+    sidecar._notify(sidecar._READY)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_where_nobody_listens_nothing_happens(address, monkeypatch):
 def test_a_sign_of_life_is_due_twice_as_often_as_asked_for(environment, every_s, monkeypatch):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert units.alive_every_s() == every_s
+    assert sidecar._alive_every_s() == every_s
 
 
 def test_a_sidecar_tells_its_manager_that_it_is_ready_alive_and_at_its_end(crew):
