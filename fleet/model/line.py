@@ -398,6 +398,12 @@ def _no_constant(name: str) -> object:
     raise BadLineError(f"{name} is not JSON")
 
 
+def _bounded_integer(digits: str) -> int:
+    if len(digits) > 17 or abs(int(digits)) > limits.INTEGER_MAX:
+        raise BadLineError("an integer beyond 2^53, which other readers round")
+    return int(digits)
+
+
 def _finite_float(digits: str) -> float:
     number = float(digits)
     if number in (float("inf"), float("-inf")):
@@ -408,6 +414,7 @@ def _finite_float(digits: str) -> float:
 _STRICT = json.JSONDecoder(
     object_pairs_hook=_no_equal_keys,
     parse_constant=_no_constant,
+    parse_int=_bounded_integer,
     parse_float=_finite_float,
 )
 

@@ -446,7 +446,7 @@ def test_two_records_that_supersede_each_other_are_not_both_lost():
         (b'{"title": "t", "x": -Infinity}', "Infinity"),
         (b'{"title": "t", "x": 1e999}', "too large"),
         (b'{"title": "t", "x": 9007199254740993}', "2^53"),
-        (b'{"title": "t", "x": ' + b"9" * 5000 + b"}", "not JSON"),
+        (b'{"title": "t", "x": ' + b"9" * 5000 + b"}", "2^53"),
         (b'{"title": "\\ud800"}', "surrogate"),
         (b'{"title": "t", "x": ' + b"[" * 30000 + b"]" * 30000 + b"}", "nested deeper than 16"),
         (b'{"title": "t", "x": "' + b"x" * 70000 + b'"}', "longer than 65536 bytes"),

@@ -92,7 +92,7 @@ MUTANTS = [
     Mutant(
         "a delta forgets what was retired",
         "fleet/model/line.py",
-        '        rem={writer: stamp for writer, stamp in column.rem.items() if stamp > base.rem.get(writer, "")},\n',
+        '        rem={writer: stamp for writer, stamp in self.rem.items() if stamp > base.rem.get(writer, "")},\n',
         "",
         ("tests/laws/test_line_laws.py",),
     ),
@@ -192,7 +192,7 @@ MUTANTS = [
     Mutant(
         "a clock that went back issues old stamps",
         "fleet/store/replica.py",
-        "clock.ticked(self._wall_ms(), max(self.issued(), self._newest(), after, _RELEASED))",
+        "clock.ticked(self._wall_ms(), max(self.issued(), self._newest(), _RELEASED))",
         "clock.nearest(self._wall_ms())",
         ("tests/faults/test_clocks.py",),
     ),
