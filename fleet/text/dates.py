@@ -8,7 +8,7 @@ converted, and none in code, quotes, links and titles, or that only looks like a
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import pairwise
 from string import ascii_lowercase, ascii_uppercase
@@ -43,26 +43,16 @@ def _from_text(text: str) -> int | None:
         return None
     if re.fullmatch(_NUMBER, text):
         return to_ms(float(text))
-    match = re.fullmatch(markdown.WHEN, text)
+    if match := re.fullmatch(markdown.WHEN, text):
+        year, month, day, hour, minute, second, fraction, zone = match.groups("0")
+        clock = f"{hour:0>2}:{minute:0>2}:{second:0>2}.{fraction}{zone if zone[0] in '+-' else 'Z'}"
+        text = f"{year}-{month:0>2}-{day:0>2}T{clock}"
     try:
-        moment = _moment(match) if match else datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return _in_range((moment - _EPOCH) // _MS)
     except (ValueError, OverflowError):
         return None
-
-
-def _moment(match: re.Match[str]) -> datetime:
-    fraction = (match["fraction"] or "").ljust(6, "0")[:6]
-    clock = (int(match[part] or 0) for part in ("year", "month", "day", "hour", "minute", "second"))
-    return datetime(*clock, int(fraction), tzinfo=_zone(match["zone"]))  # type: ignore[misc, arg-type]
-
-
-def _zone(text: str | None) -> timezone:
-    if text is None or text[0] not in "+-":
-        return UTC
-    away = timedelta(hours=int(text[1:3]), minutes=int(text[-2:]))
-    return timezone(-away if text[0] == "-" else away)
 
 
 def _in_range(ms: int) -> int | None:
