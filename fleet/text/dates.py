@@ -6,7 +6,6 @@ converted, and none in code, quotes, links and titles, or that only looks like a
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -159,14 +158,8 @@ def absolutize(text: str, written: datetime, *, keep_words: bool = False) -> str
 def _matches(text: str) -> Iterator[_Match]:
     """Yield the phrases of a text that date something."""
     language, hidden = _language(), _hidden(text)
-    starts = [start for start, _ in hidden]
-
-    def is_hidden(position: int) -> bool:
-        span = bisect_right(starts, position) - 1
-        return span >= 0 and position < hidden[span][1]
-
     lowered = text.translate(_LOWER)
-    matches = [_parsed(match) for match in language.pattern.finditer(lowered) if not is_hidden(match.start())]
+    matches = [_parsed(match) for match in language.pattern.finditer(lowered) if not hidden[match.start()]]
     listed = {
         match
         for pair in pairwise(matches)
@@ -179,22 +172,17 @@ def _matches(text: str) -> Iterator[_Match]:
     yield from (match for match in matches if match not in undated and _sentence(text, match.start) not in rules)
 
 
-def _hidden(text: str) -> list[tuple[int, int]]:
-    """Return the spans of code, quotes, links and headings, in order."""
-    spans, start = [], 0
+def _hidden(text: str) -> bytearray:
+    """Return for each character whether it is in code, a quote, a link or a heading."""
+    hidden, start = bytearray(len(text) + 1), 0
     code = {row.number for row in markdown.rows(text) if row.is_code}
     for number, line in enumerate(text.split("\n"), 1):
         if number in code or re.match(_LITERAL_ROW, line):
-            spans.append((start, start + len(line) + 1))
+            hidden[start : start + len(line) + 1] = b"\1" * (len(line) + 1)
         start += len(line) + 1
-    spans += [match.span() for match in re.finditer(_PROTECTED, text)]
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        if joined and start < joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
-        else:
-            joined.append((start, end))
-    return joined
+    for match in re.finditer(_PROTECTED, text):
+        hidden[match.start() : match.end()] = b"\1" * len(match[0])
+    return hidden
 
 
 def _parsed(match: re.Match[str]) -> _Match:
