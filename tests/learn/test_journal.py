@@ -373,12 +373,6 @@ def test_names_are_the_fleets_own_and_both_are_stored(tmp_path):
     assert (event["code"], event["name"]) == ("M4", "Change the tool")
 
 
-def test_a_name_for_a_code_that_does_not_exist_is_refused(tmp_path):
-    (tmp_path / "fleet.toml").write_text('[attempts]\nnames = { M9 = "x" }\n')
-    with pytest.raises(UsageError, match="M1 to M8"):
-        Journal(opened(tmp_path), AGENT).strategies()
-
-
 def test_there_are_eight_each_with_all_it_takes():
     assert [each.code for each in journal.STRATEGIES] == [f"M{number}" for number in range(1, 9)]
     assert [each.name for each in journal.STRATEGIES] == [
