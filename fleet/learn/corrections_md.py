@@ -227,9 +227,6 @@ class Draft(NamedTuple):
         """Return its text, newline at its end; ``Log.parse`` gives back each value up to white space at line ends.
 
         ``comment``: a line below the heading.
-
-        Raises:
-            ValueError: ``when`` is neither empty nor a date that a heading can hold.
         """
         own = self.correction
         heading = _format_heading(self.when.strip(), own.title)
@@ -768,9 +765,6 @@ def _entry(block: _Block) -> Entry:
 
 
 def _format_heading(when: str, title: str) -> str:
-    dated = re.match(_DATED, when)
-    if when and (dated is None or dated["when"] != when):
-        raise ValueError(f"no date that a heading can hold: {when[:40]!r}; leave it empty for an entry without one")
     title = markdown.escape(_LINE_ENDS.sub(" ", title).strip())
     if when:
         return f"## {when} {DASH} {title}".rstrip()
