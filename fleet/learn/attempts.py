@@ -51,7 +51,6 @@ DAYS_KEPT = 7
 
 _FOLDER = os.path.join(".fleet", "attempts")
 _DAY_NS = 24 * 3600 * 1_000_000_000
-_NAME_CHARS_MAX = 32
 _JOURNALS_MAX = 20
 _JOURNAL_BYTES_MAX = 64 * 1024
 _BLOCKS_MAX = 5
@@ -368,7 +367,6 @@ class AttemptLog:
         """Change what is known, under its lock; return what the change returns.
 
         Raises:
-            ValueError: that is no agent's name.
             DiskError: it could not be noted.
         """
         from pathlib import Path
@@ -376,7 +374,7 @@ class AttemptLog:
         from fleet.model.errors import BusyError, DiskError
         from fleet.store.files import Files
 
-        path, files = Path(self._root, _FOLDER, _file(self._agent)), Files(Path(self._root))
+        path, files = Path(self._root, _FOLDER, f"{self._agent}.json"), Files(Path(self._root))
         try:
             with files.lock(Path(self._lock), LOCK_WAIT_S):
                 state = self.state()
@@ -405,7 +403,7 @@ def _parsed_command(command: str) -> Command:
 
 def _declarations(root: Root, agent: str) -> dict[str, Event]:
     """Return the last declarations in each journal of an agent, by a hash of their words."""
-    home = os.path.join(root, homes.Homes(root).current(), _file(agent).removesuffix(".json"))
+    home = os.path.join(root, homes.Homes(root).current(), agent)
     try:
         with os.scandir(os.path.join(home, "journals")) as entries:
             paths = sorted(each.path for each in entries)[:_JOURNALS_MAX]
@@ -458,17 +456,9 @@ def _moment(path: str) -> int:
         os.close(handle)
 
 
-def _file(agent: str) -> str:
-    """Return the name of an agent's file. No path is ever built from what is no name."""
-    plain = agent.replace("-", "a").replace("_", "a")
-    if not (plain.isascii() and plain.isalnum() and plain == plain.lower() and len(plain) <= _NAME_CHARS_MAX):
-        raise ValueError(f"{agent[:40]!r} cannot be an agent's name")
-    return f"{agent}.json"
-
-
 def _read(root: Root, agent: str) -> bytes:
     """Return the file's bytes, b"" when there is none, or a link or a device."""
-    return homes.read(os.path.join(root, _FOLDER, _file(agent)), FILE_BYTES_MAX)
+    return homes.read(os.path.join(root, _FOLDER, f"{agent}.json"), FILE_BYTES_MAX)
 
 
 def _parsed(data: bytes) -> _State:
