@@ -56,7 +56,6 @@ _JOURNAL_BYTES_MAX = 64 * 1024
 _BLOCKS_MAX = 5
 _NUMBERS = frozenset("12345678")
 _LABELS = {"failed": "failed", "switching to": "switch", "rationale": "why"}
-_SHOWN_LABELS = {"failed": "Failed on:", "switch": "Switching to:", "why": "Rationale:"}
 _WORDS_CHARS_MAX = 1_000
 _OF_MUTATION = ("id", "session", "code", "name", "failed", "switch", "why", "error", "superseded")
 
@@ -104,16 +103,12 @@ class _Streak:
 
 
 class BlockedCommand:
-    """A command that is stopped, with its streak and the names of strategies; ``journal.message`` is its text.
-
-    ``lacking``: the labels that new declarations by hand lack, by their codes.
-    """
+    """A command that is stopped, with its streak and the names of strategies; ``journal.message`` is its text."""
 
     def __init__(self, streak: _Streak, tried: _Try, names: dict[str, str]) -> None:
         self.streak = streak
         self.tried = tried
         self.names = names
-        self.lacking: dict[str, list[str]] = {}
 
 
 class _State:
@@ -213,20 +208,13 @@ class AttemptLog:
         return None if has_changed else BlockedCommand(streak, tried, settings.names)
 
     def _is_declared_by_hand(self, session: str, blocked: BlockedCommand) -> bool:
-        """Note a declaration that was written into a journal since the last failure; return whether there was one.
-
-        What a new one lacks is noted in ``blocked``.
-        """
+        """Note a declaration that was written into a journal since the last failure; return whether there was one."""
         state, known_hashes = self.state(), blocked.tried.blocks.split()
         declared = {_words_of(each) for each in (*state.declared.values(), *state.won.values())}
         declarations = _declarations(self._root, self._agent).items()
         unknown = (fields for hash_, fields in declarations if hash_ not in known_hashes)
-        new: list[Event] = []
-        for fields in unknown:
-            if lacking := [label for field, label in _SHOWN_LABELS.items() if not fields.get(field)]:
-                blocked.lacking[fields["code"]] = lacking
-            elif _words_of(fields) not in declared:
-                new.append(fields)
+        whole = (fields for fields in unknown if all(map(fields.get, _LABELS.values())))
+        new = [fields for fields in whole if _words_of(fields) not in declared]
         for fields in new:
             about = {"id": f"m-{os.urandom(4).hex()}", "session": session, "families": [blocked.streak.family]}
             self.note_declared({**about, **fields})

@@ -336,11 +336,6 @@ def message(blocked: BlockedCommand) -> str:
         "Or declare another strategy, which allows one more try:",
         f"    {WAY_OUT}",
         "Or write that into JOURNAL.md: `## MUTATION: M5`, and lines for `Failed on:`, `Switching to:`, `Rationale:`.",
-        *(
-            f"There is a `## MUTATION: {code}` already, which opens nothing: it lacks a line for "
-            f"{', '.join(f'`{label}`' for label in labels)}."
-            for code, labels in blocked.lacking.items()
-        ),
         *(f"  {each.code} {each.name}: {each.when}" for each in _named(blocked.names)),
     ]
     return redact(for_terminal("\n".join(rows)))

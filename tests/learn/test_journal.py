@@ -312,14 +312,6 @@ def test_what_is_no_whole_declaration_opens_nothing(workspace, block):
     assert stopped(workspace)
 
 
-def test_a_refusal_names_what_a_declaration_by_hand_lacks(workspace):
-    fail(workspace, 3)
-    assert "opens nothing" not in journal.message(stopped(workspace))
-    by_hand(workspace, "## MUTATION: M5\n**What failed:** pytest\n**Switching to:** less\n**Why it should:** work\n")
-    lacks = "`## MUTATION: M5` already, which opens nothing: it lacks a line for `Failed on:`, `Rationale:`."
-    assert lacks in journal.message(stopped(workspace))
-
-
 def test_a_journal_that_cannot_be_read_opens_nothing_and_fails_nothing(workspace, tmp_path_factory):
     fail(workspace, 3)
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "JOURNAL.md"
