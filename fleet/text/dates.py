@@ -66,23 +66,7 @@ _YEARS = range(1970, 2201)
 _WEEK = 7
 _MONTHS = 12
 
-# Expressions are texts, which `re` compiles at the first use and caches: few processes need any.
-_PROTECTED = r"""(?isx)
-      (?P<ticks>`+)(?:(?!(?P=ticks)).){1,2000}?(?P=ticks)(?!`)       # code
-    | !?\[[^\]\n]{0,400}\](?:\([^)\n]{0,800}\)|\[[^\]\n]{0,200}\])?     # links, and what may become one
-    | <[^<>\n]{1,400}>
-    | \b[a-z][a-z0-9+.-]{1,12}://\S+ | \bwww\.\S+
-    | "[^"\n]{1,600}" | “[^”]{1,600}” | «[^»]{1,600}» | „[^“”]{1,600}[“”] | ‘[^’\n]{1,300}’(?!\w)
-    | (?<![\w'])'[^'\n]{1,300}'(?![\w'])
-    """
-_LITERAL_ROW = r"\s{0,3}(?:\#{1,6}\s|>)|(?: {4}|\t)(?!\s*(?:[-*+]|\d+[.)])\s)"
-_SENTENCE_END = r"[.!?;](?=\s|$)|\n"
-_SENTENCE_BEGINS = r"(?:^|[.!?:;(]|\n|[-*+—–]|\d[.)])[\s*_]*$"
-
-_OPTION = r"(?i)(?:^|\s)--?[a-z][\w-]*[ =]$"
-_QUANTITY = r"(?i)\d\s*(?:[-–—~]|to|or|and)\s*$|[\w.]\s*(?:[–—]|-)$"
 _WORD = r"[^\W\d_]+(?:['’][^\W\d_]+)?"
-_PAST = r"agreed|\w+[^\We]ed"
 _NEAR_CHARS = 40
 _SENTENCE_CHARS = 400
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # keeps the length of a text, as lower() does not
@@ -102,6 +86,7 @@ class _Phrase(NamedTuple):
 class _Language(NamedTuple):
     """Grammar of ``data/dates.toml``, compiled. A text in which ``hint`` finds nothing has no phrase."""
 
+    expressions: Mapping[str, str]
     hint: re.Pattern[str]
     pattern: re.Pattern[str]
     phrases: Sequence[_Phrase]
@@ -177,10 +162,10 @@ def _hidden(text: str) -> bytearray:
     hidden, start = bytearray(len(text) + 1), 0
     code = {row.number for row in markdown.rows(text) if row.is_code}
     for number, line in enumerate(text.split("\n"), 1):
-        if number in code or re.match(_LITERAL_ROW, line):
+        if number in code or re.match(_language().expressions["literal_row"], line):
             hidden[start : start + len(line) + 1] = b"\1" * (len(line) + 1)
         start += len(line) + 1
-    for match in re.finditer(_PROTECTED, text):
+    for match in re.finditer(_language().expressions["protected"], text):
         hidden[match.start() : match.end()] = b"\1" * len(match[0])
     return hidden
 
@@ -204,13 +189,15 @@ def _is_date(match: _Match, text: str) -> bool:
     previous = preceding[-1] if preceding and re.search(r"[^\W\d_]\s+$", before) else ""
     if previous in words["before"] or (previous in words["before_spans"] and match.text.split()[0] in words["spans"]):
         return False
-    if re.search(_OPTION, before) or _is_title(match, text, before):
+    if re.search(language.expressions["option"], before) or _is_title(match, text, before):
         return False
     if words["after"] & {*following[:1]} or language.after_phrases.match(after):
         return False
     if language.is_date.match(after) or (match.text in words["generic_days"] and previous in words["generic_before"]):
         return False
-    if match.phrase.by in ("n", "-n") and (re.search(_QUANTITY, before) or language.counted.search(before)):
+    if match.phrase.by in ("n", "-n") and (
+        re.search(language.expressions["quantity"], before) or language.counted.search(before)
+    ):
         return False
     if end != match.end:
         return match.text not in words["day_words"] or not words["dated"].isdisjoint(following[:2])
@@ -226,7 +213,7 @@ def _is_title(match: _Match, text: str, before: str) -> bool:
     phrase = text[match.start : match.end]
     if phrase.isupper() or not phrase[:1].isupper() or match.phrase.weekday == "week":
         return False
-    return not re.search(_SENTENCE_BEGINS, before)
+    return not re.search(_language().expressions["sentence_begins"], before)
 
 
 def _is_dated_sentence(match: _Match, text: str) -> bool:
@@ -265,14 +252,15 @@ def _is_past(words: Sequence[str], verbs: str = "past") -> bool:
         return True
     if words[-1] in lists["either"] and not lists["persons"].isdisjoint(words[-2:-1]):
         return True
-    is_verb = words[-1] in lists[verbs] or re.fullmatch(_PAST, words[-1])
+    is_verb = words[-1] in lists[verbs] or re.fullmatch(_language().expressions["past"], words[-1])
     return bool(is_verb and lists["now"].isdisjoint(words[-3:-1]))
 
 
 def _sentence(text: str, position: int) -> tuple[int, int]:
     first, last = max(position - _SENTENCE_CHARS, 0), min(position + _SENTENCE_CHARS, len(text))
-    ends = [match.end() for match in re.compile(_SENTENCE_END).finditer(text, first, position)]
-    following = re.compile(_SENTENCE_END).search(text, position, last)
+    sentence_end = re.compile(_language().expressions["sentence_end"])
+    ends = [match.end() for match in sentence_end.finditer(text, first, position)]
+    following = sentence_end.search(text, position, last)
     return (ends[-1] if ends else first), (following.start() if following else last)
 
 
@@ -337,7 +325,8 @@ def _shifted(moment: datetime, unit: str, by: int) -> str:
 
 @cache
 def _language() -> _Language:
-    raw = tables("dates.toml")["en"]
+    grammar = tables("dates.toml")
+    raw = grammar["en"]
     numbers = {word: int(value) for word, _, value in (phrase.partition("=") for phrase in raw["numbers"].split())}
     units = {word: unit for unit, words in raw["units"].items() for word in words.split()}
     weekdays = {word: day for day, word in enumerate(raw["weekdays"].split())}
@@ -353,6 +342,7 @@ def _language() -> _Language:
     months = f"(?:{_any(raw['months'].split())})[a-z]*\\.?"
     lists = {key: value for key, value in raw.items() if isinstance(value, str)} | raw["only"]
     return _Language(
+        expressions=grammar["expressions"],
         hint=re.compile(rf"\b(?:{raw['hint']})\b", re.IGNORECASE),
         pattern=re.compile(
             rf"\b(?<![\w@{{=/\\#$.\-+~<:%,])(?:{'|'.join(alternatives)})(?![\w@=/\\}}(\[]|-\w|[.:]\w|\s*:?=)"
