@@ -1,7 +1,6 @@
 """Use cases of learning: log a correction, state a lesson, log a discovery."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from fleet.learn import corrections
 from fleet.learn.corrections import LogResult
@@ -14,9 +13,6 @@ from fleet.store.homes import MEMORY
 from fleet.store.runs import Draft, Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text.similarity import TURNS
-
-if TYPE_CHECKING:
-    from fleet.learn.discoveries import Finding
 
 
 def correct(
@@ -145,7 +141,7 @@ def state_lesson(
     return logged
 
 
-def discover(workspace: Workspace, agent: str, finding: "Finding", session: str = "") -> tuple[Discovery, bool]:
+def discover(workspace: Workspace, agent: str, finding: Discovery, session: str = "") -> tuple[Discovery, bool]:
     """Log a discovery; return it, and whether it was new. Raises as ``Findings.log``."""
     from fleet.learn.discoveries import Findings  # 3 ms that a correction need not spend
 

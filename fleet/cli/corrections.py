@@ -14,7 +14,7 @@ from fleet.learn.corrections import Corrections, LogResult
 from fleet.learn.corrections_md import Correction
 from fleet.learn.inputs import Text
 from fleet.model import names
-from fleet.model.discovery import TYPES
+from fleet.model.discovery import TYPES, Discovery
 from fleet.model.errors import FleetError, UsageError
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted, one_line, shortened
@@ -96,9 +96,8 @@ def _discover(
     tag: Tag = None,
 ) -> None:
     """Log a non-obvious finding for the whole clan. No routine fixes, no secrets."""
-    from fleet.learn.discoveries import Finding  # 3 ms that a correction need not spend
-
-    finding = Finding(problem, solution, context, type_, confidence, minutes, tag or [])
+    words = {"problem": problem, "solution": solution, "context": context, "type": type_, "confidence": confidence}
+    finding = Discovery(id="", **words, minutes=minutes, tags=tuple(tag or ()))
     with _logging() as (workspace, who):
         entry, is_new = learning.discover(workspace, who, finding, output.chosen.session_named())
         advice = _ASK_FOR_MORE.format(id=entry.id) if is_new and Text(entry.solution).is_routine() else ""

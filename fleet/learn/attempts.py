@@ -51,13 +51,11 @@ DAYS_KEPT = 7
 
 _FOLDER = os.path.join(".fleet", "attempts")
 _DAY_NS = 24 * 3600 * 1_000_000_000
-_NAME_CHARS_MAX = 32
 _JOURNALS_MAX = 20
 _JOURNAL_BYTES_MAX = 64 * 1024
 _BLOCKS_MAX = 5
 _NUMBERS = frozenset("12345678")
 _LABELS = {"failed": "failed", "switching to": "switch", "rationale": "why"}
-_SHOWN_LABELS = {"failed": "Failed on:", "switch": "Switching to:", "why": "Rationale:"}
 _WORDS_CHARS_MAX = 1_000
 _OF_MUTATION = ("id", "session", "code", "name", "failed", "switch", "why", "error", "superseded")
 
@@ -105,16 +103,12 @@ class _Streak:
 
 
 class BlockedCommand:
-    """A command that is stopped, with its streak and the names of strategies; ``journal.message`` is its text.
-
-    ``lacking``: the labels that new declarations by hand lack, by their codes.
-    """
+    """A command that is stopped, with its streak and the names of strategies; ``journal.message`` is its text."""
 
     def __init__(self, streak: _Streak, tried: _Try, names: dict[str, str]) -> None:
         self.streak = streak
         self.tried = tried
         self.names = names
-        self.lacking: dict[str, list[str]] = {}
 
 
 class _State:
@@ -214,20 +208,13 @@ class AttemptLog:
         return None if has_changed else BlockedCommand(streak, tried, settings.names)
 
     def _is_declared_by_hand(self, session: str, blocked: BlockedCommand) -> bool:
-        """Note a declaration that was written into a journal since the last failure; return whether there was one.
-
-        What a new one lacks is noted in ``blocked``.
-        """
+        """Note a declaration that was written into a journal since the last failure; return whether there was one."""
         state, known_hashes = self.state(), blocked.tried.blocks.split()
         declared = {_words_of(each) for each in (*state.declared.values(), *state.won.values())}
         declarations = _declarations(self._root, self._agent).items()
         unknown = (fields for hash_, fields in declarations if hash_ not in known_hashes)
-        new: list[Event] = []
-        for fields in unknown:
-            if lacking := [label for field, label in _SHOWN_LABELS.items() if not fields.get(field)]:
-                blocked.lacking[fields["code"]] = lacking
-            elif _words_of(fields) not in declared:
-                new.append(fields)
+        whole = (fields for fields in unknown if all(map(fields.get, _LABELS.values())))
+        new = [fields for fields in whole if _words_of(fields) not in declared]
         for fields in new:
             about = {"id": f"m-{os.urandom(4).hex()}", "session": session, "families": [blocked.streak.family]}
             self.note_declared({**about, **fields})
@@ -368,7 +355,6 @@ class AttemptLog:
         """Change what is known, under its lock; return what the change returns.
 
         Raises:
-            ValueError: that is no agent's name.
             DiskError: it could not be noted.
         """
         from pathlib import Path
@@ -376,7 +362,7 @@ class AttemptLog:
         from fleet.model.errors import BusyError, DiskError
         from fleet.store.files import Files
 
-        path, files = Path(self._root, _FOLDER, _file(self._agent)), Files(Path(self._root))
+        path, files = Path(self._root, _FOLDER, f"{self._agent}.json"), Files(Path(self._root))
         try:
             with files.lock(Path(self._lock), LOCK_WAIT_S):
                 state = self.state()
@@ -405,7 +391,7 @@ def _parsed_command(command: str) -> Command:
 
 def _declarations(root: Root, agent: str) -> dict[str, Event]:
     """Return the last declarations in each journal of an agent, by a hash of their words."""
-    home = os.path.join(root, homes.Homes(root).current(), _file(agent).removesuffix(".json"))
+    home = os.path.join(root, homes.Homes(root).current(), agent)
     try:
         with os.scandir(os.path.join(home, "journals")) as entries:
             paths = sorted(each.path for each in entries)[:_JOURNALS_MAX]
@@ -458,17 +444,9 @@ def _moment(path: str) -> int:
         os.close(handle)
 
 
-def _file(agent: str) -> str:
-    """Return the name of an agent's file. No path is ever built from what is no name."""
-    plain = agent.replace("-", "a").replace("_", "a")
-    if not (plain.isascii() and plain.isalnum() and plain == plain.lower() and len(plain) <= _NAME_CHARS_MAX):
-        raise ValueError(f"{agent[:40]!r} cannot be an agent's name")
-    return f"{agent}.json"
-
-
 def _read(root: Root, agent: str) -> bytes:
     """Return the file's bytes, b"" when there is none, or a link or a device."""
-    return homes.read(os.path.join(root, _FOLDER, _file(agent)), FILE_BYTES_MAX)
+    return homes.read(os.path.join(root, _FOLDER, f"{agent}.json"), FILE_BYTES_MAX)
 
 
 def _parsed(data: bytes) -> _State:

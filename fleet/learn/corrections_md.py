@@ -137,7 +137,7 @@ class Entry(NamedTuple):
         right: the correct approach; in a bare entry, the paragraph under the heading.
         pattern: the generalizable lesson; empty when it is missing or still to be inferred. Where an entry has none,
             this and ``right`` are those stated later, at the end of the page.
-        is_undone: its last mark undid it.
+        is_undone: in a ``Bound`` entry, whether its last mark undid it.
         beside: numbers of the lines below the heading that are behind the end of a value and no part of the entry.
         unread: line and text of each value whose field has another value already.
         category: what the lesson is about, one word or two; may be empty.
@@ -227,9 +227,6 @@ class Draft(NamedTuple):
         """Return its text, newline at its end; ``Log.parse`` gives back each value up to white space at line ends.
 
         ``comment``: a line below the heading.
-
-        Raises:
-            ValueError: ``when`` is neither empty nor a date that a heading can hold.
         """
         own = self.correction
         heading = _format_heading(self.when.strip(), own.title)
@@ -303,13 +300,6 @@ class Log(NamedTuple):
         entries = [_entry(block) for block, after in pairs if _is_entry(block, after, is_first=block is blocks[0])]
         if stated:
             entries = _with_statements(entries, _stated(stated, records))
-        if marks:
-            undone_ids = {entry for entry, number in marks.items() if number % 2}
-            bound = cls(tuple(entries), tuple(records)).bound()
-            entries = [
-                each._replace(is_undone=counted.record is not None and counted.record.id in undone_ids)
-                for each, counted in zip(entries, bound, strict=True)
-            ]
         return cls(tuple(entries), tuple(records), stated, marks)
 
     @staticmethod
@@ -340,8 +330,8 @@ class Log(NamedTuple):
                 unbound.pop(record.id if record is not None else "", None)
             _bind_edited(self.entries, records, unbound)
         return [
-            Bound(entry if entry.record is record else entry._replace(record=record), entry_id, record)
-            for entry, entry_id, record in zip(self.entries, ids, records, strict=True)
+            Bound(each._replace(record=record, is_undone=record is not None and self.is_undone(record.id)), id_, record)
+            for each, id_, record in zip(self.entries, ids, records, strict=True)
         ]
 
 
@@ -775,9 +765,6 @@ def _entry(block: _Block) -> Entry:
 
 
 def _format_heading(when: str, title: str) -> str:
-    dated = re.match(_DATED, when)
-    if when and (dated is None or dated["when"] != when):
-        raise ValueError(f"no date that a heading can hold: {when[:40]!r}; leave it empty for an entry without one")
     title = markdown.escape(_LINE_ENDS.sub(" ", title).strip())
     if when:
         return f"## {when} {DASH} {title}".rstrip()

@@ -1,13 +1,12 @@
 """Discoveries: non-obvious findings, and the check before one is logged: no routine fix, and no secret."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from fleet.learn.inputs import Text, secrets_in
 from fleet.model import limits, names
-from fleet.model.discovery import CONFIDENCES, TYPES, Discovery, decode, discovery_id, retraction_id
+from fleet.model.discovery import CONFIDENCES, TYPES, Discovery, decode, retraction_id
 from fleet.model.errors import FleetError, NoError, RefusedError, UsageError
 from fleet.model.line import BadLineError, Refused
 from fleet.store.lines import DISCOVERIES
@@ -17,18 +16,6 @@ WAITING = "discoveries.jsonl"
 """An agent's own file of the discoveries that nobody could write when they were made."""
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """A discovery as it was reported, unscreened."""
-
-    problem: str
-    solution: str
-    context: str = ""
-    type: str = "discovery"
-    confidence: str = "medium"
-    minutes: int | None = None
-    tags: Sequence[str] = ()
-
-
 class Findings:
     """Discoveries of an agent."""
 
@@ -36,8 +23,8 @@ class Findings:
         self._workspace = workspace
         self._agent = agent
 
-    def log(self, finding: Finding) -> tuple[Discovery, bool]:
-        """Log a discovery; return it, and whether it was new.
+    def log(self, finding: Discovery) -> tuple[Discovery, bool]:
+        """Log a discovery as it was reported, unscreened and without an id; return it, and whether it was new.
 
         Where a fault elsewhere keeps it from being written, it waits among the agent's own files.
 
@@ -53,19 +40,11 @@ class Findings:
                 f"this discovery holds a secret ({', '.join(kinds)}), and every agent of the clan would read it. "
                 "Nothing was written. Say it without the secret; if it was a real one, rotate it"
             )
-        problem, solution, context = (texts[name].text for name in ("problem", "solution", "context"))
-        if not problem or not solution:
+        words = {name: each.text for name, each in texts.items()}
+        entry = replace(finding, **words, tags=tuple(tag.text for tag in tags if tag.text))
+        if not entry.problem or not entry.solution:
             raise UsageError("a discovery needs a --problem and a --solution with words in them; nothing was written")
-        entry = Discovery(
-            id=discovery_id(finding.type, context, problem, solution),
-            type=finding.type,
-            context=context,
-            problem=problem,
-            solution=solution,
-            tags=tuple(tag.text for tag in tags if tag.text),
-            confidence=finding.confidence,
-            minutes=finding.minutes,
-        )
+        entry = replace(entry, id=entry.own_id())
         try:
             if self._workspace.is_guest(self._agent):
                 raise UsageError("no agent is named here yet. Run `fleet init --agent NAME`")
@@ -131,12 +110,12 @@ def _append(writer: Writer, entry: Discovery) -> tuple[Discovery, bool]:
     found = writer.workspace.discoveries
     if (known := found.get(entry.id)) or entry.id in found.retracted():  # a retraction deletes what was not sent yet
         return known or entry, False
-    entry = msgspec.structs.replace(entry, at=writer.tick(), by=writer.name)
+    entry = replace(entry, at=writer.tick(), by=writer.name)
     writer.append(DISCOVERIES, [entry])
     return entry, True
 
 
-def _check(finding: Finding) -> None:
+def _check(finding: Discovery) -> None:
     if finding.type not in TYPES:
         raise UsageError(f"--type must be one of {', '.join(TYPES)}, not {finding.type[:40]!r}")
     if finding.confidence not in CONFIDENCES:

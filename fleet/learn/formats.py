@@ -7,6 +7,7 @@ neither stops the others, and nothing raises. The name of a file is a hint, its 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,7 +17,7 @@ from fleet.learn.notes import Note, SkippedPiece
 from fleet.model import limits, names
 from fleet.model.discovery import CONFIDENCES, TYPES, Discovery
 from fleet.model.line import BadLineError, strict_object
-from fleet.text import dates
+from fleet.text import dates, tables
 from fleet.text.advice import Passage
 
 
@@ -80,29 +81,15 @@ Item = Lesson | Finding | Bad | SkippedPiece
 _SEEN_MAX = 1_000_000
 _MINUTES_MAX = 1_000_000
 _LESSON_TYPES = frozenset({"lesson", "pattern", "correction"})
-_LISTS = ("patterns", "lessons", "discoveries", "corrections", "records")
-"""Keys under which a JSON document may hold its records."""
-
+_DATA = str(Path(__file__).with_name("data") / "records.toml")
+KEYS = {name: tuple(words.split()) for name, words in tables(_DATA).items()}
+"""Names in foreign records and folders, by what they name."""
 _TO_BE_INFERRED = "its pattern is still to be inferred"
 _UNDONE = "it was undone"
 _SAID_TWICE = "its entry says something else in that field already, and an entry teaches one lesson"
-_TIMES = ("ts", "timestamp", "created", "created_at", "createdAt", "date", "at", "logged", "learned_at", "updated_at")
-_TEXTS = (
-    *("lesson", "rule", "insight", "learning", "takeaway", "principle", "learned", "summary", "memory", "fact", "text"),
-    *("note", "content", "message", "observation", "correctapproach", "value"),
-)
-"""Names of a lesson's field other than those of fleets, best first; folded."""
-_RIGHTS = (
-    *("correctapproach", "fix", "suggestedaction", "action", "recommendation", "resolution", "workaround"),
-    *("prevention", "howtoapply", "detail", "details", "explanation", "why", "rationale", "reason"),
-)
-_WRONGS = ("wrongapproach", "mistake", "error", "symptom", "whatwentwrong", "antipattern", "bad")
-_WRAPPERS = ("record", "data", "payload", "entry", "content", "value", "memory", "lesson")
-_AUTHORS = ("agent", "agent_id", "agentId", "author", "by")
 _LABEL = r"(?i)(?:learned|learning|lesson|insight|investigation|rule|memory|note)\s*[:：]\s+"
 _TEXT_CHARS = 420
 _WORDS_MIN = 3
-_COUNTS = ("occurrences", "count", "seen")
 _GONE = frozenset({"retracted", "superseded"})
 _OWN_ID = re.compile(r"[pd]-[0-9a-f]{16}", re.ASCII)
 _OWN_KEYS = frozenset({"add", "rem", "n", "set", "w", "retracts"})
@@ -168,7 +155,9 @@ def _records_of(data: bytes) -> list[bytes] | None:
     if not isinstance(document, dict):
         return None if document is None else list(map(bytes, document))
     values = (
-        _records_of(bytes(value)) for key, value in document.items() if key in _LISTS and bytes(value)[:1] == b"["
+        _records_of(bytes(value))
+        for key, value in document.items()
+        if key in KEYS["lists"] and bytes(value)[:1] == b"["
     )
     # A list without an object in it is a field like any other.
     lists = [records for records in values if records is not None and (not records or records[0][:1] == b"{")]
@@ -235,7 +224,7 @@ def _unquoted(raw: bytes) -> bytes:
 
 def _unwrapped(record: dict[str, Any]) -> dict[str, Any]:
     """Return a record with a wrapped one, an object or a string of one, merged into it."""
-    for key in _WRAPPERS:
+    for key in KEYS["wrappers"]:
         inner = record.get(key)
         if isinstance(inner, str) and inner.lstrip()[:1] == "{":
             try:
@@ -286,8 +275,8 @@ def _lesson(record: Mapping[str, Any]) -> Lesson | SkippedPiece:
     correct = _first(record, "solution", "rationale", "correction", "correct", "right")
     wrong = _first(record, "problem", "wrong")
     folded = {re.sub(r"[\s_-]", "", name).casefold(): value for name, value in record.items()}
-    wrong = wrong or _text_in(folded, *_WRONGS)
-    statement = re.sub(_LABEL, "", _text_in(folded, *_TEXTS), count=1)
+    wrong = wrong or _text_in(folded, *KEYS["wrongs"])
+    statement = re.sub(_LABEL, "", _text_in(folded, *KEYS["texts"]), count=1)
     if wrong and not title:  # `wrong` and `right` alone
         statement = statement or _first(record, "right", "correct", "correction")
     if not text and statement:
@@ -297,13 +286,13 @@ def _lesson(record: Mapping[str, Any]) -> Lesson | SkippedPiece:
         ):
             return SkippedPiece(0, notes.TEMPLATE if is_template else notes.NO_SENTENCE, statement[:80])
         text, body = Passage(statement).lead(_TEXT_CHARS)
-        correct = correct or _text_in(folded, *_RIGHTS)
+        correct = correct or _text_in(folded, *KEYS["rights"])
         correct = " ".join(part for part in (body, correct) if part and part != statement)
         title = title or _text_in(folded, "scenario", "situation")
     text = text or title
     if not text:
         raise BadLineError("nothing to read as its text: no pattern, description or title")
-    rights = (_text_in(folded, name) for name in _RIGHTS)
+    rights = (_text_in(folded, name) for name in KEYS["rights"])
     correct = correct or next((right for right in rights if right not in ("", text)), "")
     inner = record.get("metadata")
     metadata = inner if isinstance(inner, dict) else {}
@@ -360,7 +349,7 @@ def _finding(record: Mapping[str, Any]) -> Finding:
 
 def _author(record: Mapping[str, Any]) -> str:
     """Return the agent that a record names as its author; "" where it names none, or no name of an agent."""
-    named = (_word(record, name).casefold() for name in _AUTHORS)
+    named = (_word(record, name).casefold() for name in KEYS["authors"])
     return next(filter(names.is_agent, named), "")
 
 
@@ -402,7 +391,7 @@ def _tags(value: object) -> tuple[str, ...]:
 
 
 def _seen(record: Mapping[str, Any]) -> int:
-    counts = (_whole(record.get(name), 1, _SEEN_MAX) for name in _COUNTS)
+    counts = (_whole(record.get(name), 1, _SEEN_MAX) for name in KEYS["counts"])
     return next((count for count in counts if count is not None), 1)
 
 
@@ -411,7 +400,7 @@ def _whole(value: object, least: int, most: int) -> int | None:
 
 
 def _time(record: Mapping[str, Any]) -> int | None:
-    moments = (dates.to_ms(record.get(name)) for name in _TIMES)
+    moments = (dates.to_ms(record.get(name)) for name in KEYS["times"])
     return next((moment for moment in moments if moment is not None), None)
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from crdt import clock
 from fleet.learn import corrections_md, notes
 from fleet.learn.counting import CountedLog, add_stamp
-from fleet.learn.formats import Bad, Finding, Item, Lesson, read_beside, read_records
+from fleet.learn.formats import KEYS, Bad, Finding, Item, Lesson, read_beside, read_records
 from fleet.learn.notes import SkippedPiece
 from fleet.model import edits, limits, names
 from fleet.model.discovery import Discovery
@@ -33,9 +33,6 @@ UNDATED_MS = 0
 """Date of a discovery that has none: 1970, the same everywhere, and shown as undated. A lesson has its file's date."""
 
 FILE_BYTES_MAX = 256 * 1024 * 1024
-SUFFIXES = (".jsonl", ".ndjson", ".json", ".md", ".markdown", ".mdx", ".mdc")
-NAMES = (".cursorrules", ".windsurfrules", ".clinerules")
-_NEVER = frozenset({".fleet", ".git", ".hg", ".svn", "node_modules", ".venv", "venv", "__pycache__", "site-packages"})
 _OF_A_PROJECT = (
     r"(?i)lesson|learning|gotcha|correction|mistake|pitfall|(?:^|/)(?:claude|agents|gemini|memory|copilot-instructions)\.md$|"
     r"agents\.local\.md$|rules$|\.mdc$|(?:memory|memories|knowledge|insights|patterns|discoveries)\.jsonl$"
@@ -148,10 +145,10 @@ def _files_below(root: Path, own_folders: list[Path]) -> Iterator[Path]:
     is_project = any((root / name).exists() for name in (".git", "fleet.toml", ".fleet"))
     paths, real_root = [], root.resolve()
     for folder, names_below, files in os.walk(root):
-        names_below[:] = [name for name in names_below if name not in _NEVER]
+        names_below[:] = [name for name in names_below if name not in KEYS["never"]]
         paths += [Path(folder, name) for name in files]
     for path in sorted(paths):
-        if path.suffix.casefold() not in SUFFIXES and path.name.casefold() not in NAMES:
+        if path.suffix.casefold() not in KEYS["suffixes"] and path.name.casefold() not in KEYS["files"]:
             continue
         if is_project and not re.search(_OF_A_PROJECT, path.relative_to(root).as_posix()):
             continue

@@ -210,18 +210,8 @@ class Journal:
         return [path for path in paths if path.is_file() and not path.is_symlink()]
 
     def strategies(self) -> tuple[_Strategy, ...]:
-        """Return the eight strategies under their names here.
-
-        Raises:
-            UsageError: ``fleet.toml`` names one that does not exist.
-        """
-        names = self._workspace.config.attempts.names
-        if unknown := sorted(names.keys() - set(CODES)):
-            raise UsageError(
-                f"[attempts] names has {unknown[0][:40]!r}; the codes are {CODES[0]} to {CODES[-1]}. Nothing was "
-                "written; mend fleet.toml and try again"
-            )
-        return _named(names)
+        """Return the eight strategies under their names here."""
+        return _named(self._workspace.config.attempts.names)
 
     def strategy(self, named: str) -> _Strategy:
         """Return the strategy with a code, or a name; raise ``UsageError`` for any other."""
@@ -337,23 +327,11 @@ def _entered(secrets: set[str], name: str, texts: Sequence[str]) -> list[str]:
 
 def message(blocked: BlockedCommand) -> str:
     """Return the text for an agent whose command is stopped: what happened, what it means, and the ways out."""
-    rows = [
-        f"fleet: stopped before another try of `{blocked.tried.command}`",
-        f"{blocked.streak.count} failures in a row had the same error, and no file has changed since its last one:",
-        f"    {blocked.streak.output or '(no output)'}",
-        "The same again would fail the same way. Nothing is lost, and any other command is free.",
-        "Either change something first: an edit opens this command again.",
-        "Or declare another strategy, which allows one more try:",
-        f"    {WAY_OUT}",
-        "Or write that into JOURNAL.md: `## MUTATION: M5`, and lines for `Failed on:`, `Switching to:`, `Rationale:`.",
-        *(
-            f"There is a `## MUTATION: {code}` already, which opens nothing: it lacks a line for "
-            f"{', '.join(f'`{label}`' for label in labels)}."
-            for code, labels in blocked.lacking.items()
-        ),
-        *(f"  {each.code} {each.name}: {each.when}" for each in _named(blocked.names)),
-    ]
-    return redact(for_terminal("\n".join(rows)))
+    rows = Path(__file__).with_name("data").joinpath("stopped.txt").read_text("utf-8")
+    output, count = blocked.streak.output or "(no output)", blocked.streak.count
+    text = rows.format(command=blocked.tried.command, count=count, output=output, way_out=WAY_OUT)
+    names = (f"  {each.code} {each.name}: {each.when}" for each in _named(blocked.names))
+    return redact(for_terminal("\n".join([text.rstrip("\n"), *names])))
 
 
 def _named(names: Mapping[str, str]) -> tuple[_Strategy, ...]:

@@ -1,8 +1,7 @@
 """Signals: entries of ``corrections.md`` whose pattern is still to be inferred, durable before the next reply.
 
-An objection, a failed command, or a mistake that an agent noticed itself is logged at once, and counts for nothing
-until its lesson is stated (``Corrections.state``). A hook does this while its host waits, so nothing here opens a
-database.
+An objection or a failed command is logged at once, and counts for nothing until its lesson is stated
+(``Corrections.state``). A hook does this while its host waits, so nothing here opens a database.
 
 A comment is written behind each entry, in the same write: ``<!-- fleet flagged c-<16 hex> at=... kind=... session=...
 key=... -->``. It tells repeats, and which session has yet to state a lesson. ``key`` is a hash of the normalised words,
@@ -26,25 +25,19 @@ from fleet.model import limits, names
 from fleet.model.errors import UsageError
 from fleet.store import homes
 from fleet.store.files import Files
-from fleet.text import dates, markdown, screening
+from fleet.text import dates, screening
 
-Kind = Literal["human", "agent", "failure", "self"]
+Kind = Literal["human", "agent", "failure"]
 
 _TAIL_BYTES = 256 * 1024  # of the log's end that is searched for a repeat: a hundred of the largest signals
 _MOMENT_CHARS = 24  # of a stamp without its counter
-_SOURCES: dict[Kind, str] = {
-    "human": "a person",
-    "agent": "another agent",
-    "failure": "a failed command",
-    "self": "self-observed",
-}
+_SOURCES: dict[Kind, str] = {"human": "a person", "agent": "another agent", "failure": "a failed command"}
 _MARK = (
     rb"<!-- fleet flagged (?P<id>c-[0-9a-f]{16}) at=(?P<at>\S{24}) kind=(?P<kind>[a-z]+) session=(?P<session>\S*?)"
     rb"(?: key=(?P<key>[0-9a-f]{12}))? -->"
 )
 _RECORD = rb"<!-- fleet (c-[0-9a-f]{16}) p-"
 _DISMISSED = rb"<!-- fleet dismissed (c-[0-9a-f]{16}) "
-_CONFIDENCE = r"(?a)[a-z0-9.]{1,16}"
 
 
 _SHOWN_CHARS_MAX = 300
@@ -58,7 +51,7 @@ class Flag(NamedTuple):
     Attributes:
         quote: the words of the objection, or what failed and how.
         title: one line; else the beginning of the quote.
-        confidence: strong, medium, weak, or a number as text.
+        confidence: strong, medium or weak.
         signal_class: correction, frustration, knowledge, failure, ...
         agent: the agent that objected, of kind ``agent``.
         sameness: text that a repeat has in common with it; "": the quote.
@@ -156,12 +149,10 @@ class Signals:
         while the first one waits for its lesson. After that, it is a new signal.
 
         Raises:
-            UsageError: the workspace is read-only, or the agent's name is invalid.
+            UsageError: the workspace is read-only.
             BusyError: another process holds the lock; nothing was written.
             DiskError: it did not reach the disk.
         """
-        if not names.is_agent(self._agent):
-            raise UsageError(f"{self._agent[:40]!r} is no agent's name; the signal was not logged")
         if homes.Homes(self._files.root).is_read_only():
             raise UsageError(
                 "this workspace is only read here, and no replica was lent to it: the signal was not logged"
@@ -177,7 +168,7 @@ class Signals:
                     return _SignalResult(mark.id, is_new=False)
             now = self._wall()[:_MOMENT_CHARS]
             when = f"{now[:10]} {now[11:16]}Z"
-            class_ = f"{_word(signal.signal_class, 'correction')} (confidence={_word(signal.confidence, 'strong')})"
+            class_ = f"{signal.signal_class} (confidence={signal.confidence})"
             trigger, label = _screen(signal.trigger), _label(signal.kind)
             correction = Correction(wrong, title=title, source=source, trigger=trigger)
             entry = self._log(page, Draft(correction, when, class_, label), _Mark("", now, *identity))
@@ -200,9 +191,8 @@ class Signals:
             unstated = Log.parse(page.replace(f"<!-- fleet {entry} p-".encode(), b"<!-- "))
             own = next(each for each in unstated.entries if each.line == original.line)
             mark = next((each for each in _marks(page) if each.id == entry), None)
-            when = own.when if re.fullmatch(markdown.WHEN, own.when) else ""
             fields = {name: getattr(own, name) for name in Correction._fields if name != "pattern"}
-            draft = Draft(Correction(**fields), when, own.signal, _label(mark.kind if mark is not None else ""))
+            draft = Draft(Correction(**fields), own.when, own.signal, _label(mark.kind if mark is not None else ""))
             return self._log(page, draft, mark)
 
     def copy_of(self, entry: str) -> str:
@@ -415,7 +405,3 @@ def _cut_line(line: str, *, is_torn: bool) -> str:
 
 def _first_line(text: str, chars_max: int = limits.SIGNAL_TITLE_CHARS_MAX) -> str:
     return screening.shortened(text.split("\n", 1)[0].strip(), chars_max)
-
-
-def _word(text: str, otherwise: str) -> str:
-    return text if re.fullmatch(_CONFIDENCE, text) else otherwise

@@ -100,7 +100,7 @@ class Attempts(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     limit: Annotated[int, msgspec.Meta(ge=2, le=100)] = 3
     off: bool = False
-    names: dict[str, str] = {}
+    names: dict[Annotated[str, msgspec.Meta(pattern="^M[1-8]$", description="M1 to M8")], str] = {}
     builds: list[str] | None = None
 
 
@@ -338,7 +338,7 @@ def _wrong(section: str, key: str, value: str, why: Exception) -> str:
     return f"{key[:40]} cannot be {value[:60]}: {rule}"
 
 
-_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "a table"}
+_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 _FROM, _TO = (("ge", "from"), ("gt", "above")), (("le", "to"),)
 
 
@@ -348,6 +348,8 @@ def _allowed(kind: Any) -> str:
         return f"one of {', '.join(map(as_toml, inner))}"
     if origin is list:
         return f"a list, each {_allowed(inner[0])}"
+    if origin is dict:
+        return f"a table, each key {_allowed(inner[0])}"
     if origin is not Annotated:
         return _NAMES.get(origin or kind) or (_allowed(inner[0]) if inner else "another value")
     meta = inner[1]

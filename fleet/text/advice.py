@@ -148,7 +148,7 @@ class _OutlineBuilder:
         if self._items and not self._quotes:
             self._item_text(lines, line)
         elif self._level and not self._quotes:
-            self._open_section(_unmarked(text), line)
+            self._open_section(Passage(text).plain, line)
         else:
             self._paragraph("quote" if self._quotes else "paragraph", lines, line)
 
@@ -184,15 +184,6 @@ class _OutlineBuilder:
             else:
                 block.lines.append(text)
                 self._extend_to(number)
-
-
-def _unmarked(title: str) -> str:
-    """Return a heading without the marks around all of it."""
-    text = title.strip()
-    for mark in ("***", "**", "__", "*", "_"):
-        if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark) and mark not in text[2:-2]:
-            return text[len(mark) : -len(mark)].strip()
-    return text
 
 
 # --- the kind of a piece ----------------------------------------------------------------------------------------------

@@ -6,9 +6,8 @@ converted, and none in code, quotes, links and titles, or that only looks like a
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import pairwise
 from string import ascii_lowercase, ascii_uppercase
@@ -43,26 +42,16 @@ def _from_text(text: str) -> int | None:
         return None
     if re.fullmatch(_NUMBER, text):
         return to_ms(float(text))
-    match = re.fullmatch(markdown.WHEN, text)
+    if match := re.fullmatch(markdown.WHEN, text):
+        year, month, day, hour, minute, second, fraction, zone = match.groups("0")
+        clock = f"{hour:0>2}:{minute:0>2}:{second:0>2}.{fraction}{zone if zone[0] in '+-' else 'Z'}"
+        text = f"{year}-{month:0>2}-{day:0>2}T{clock}"
     try:
-        moment = _moment(match) if match else datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return _in_range((moment - _EPOCH) // _MS)
     except (ValueError, OverflowError):
         return None
-
-
-def _moment(match: re.Match[str]) -> datetime:
-    fraction = (match["fraction"] or "").ljust(6, "0")[:6]
-    clock = (int(match[part] or 0) for part in ("year", "month", "day", "hour", "minute", "second"))
-    return datetime(*clock, int(fraction), tzinfo=_zone(match["zone"]))  # type: ignore[misc, arg-type]
-
-
-def _zone(text: str | None) -> timezone:
-    if text is None or text[0] not in "+-":
-        return UTC
-    away = timedelta(hours=int(text[1:3]), minutes=int(text[-2:]))
-    return timezone(-away if text[0] == "-" else away)
 
 
 def _in_range(ms: int) -> int | None:
@@ -77,23 +66,7 @@ _YEARS = range(1970, 2201)
 _WEEK = 7
 _MONTHS = 12
 
-# Expressions are texts, which `re` compiles at the first use and caches: few processes need any.
-_PROTECTED = r"""(?isx)
-      (?P<ticks>`+)(?:(?!(?P=ticks)).){1,2000}?(?P=ticks)(?!`)       # code
-    | !?\[[^\]\n]{0,400}\](?:\([^)\n]{0,800}\)|\[[^\]\n]{0,200}\])?     # links, and what may become one
-    | <[^<>\n]{1,400}>
-    | \b[a-z][a-z0-9+.-]{1,12}://\S+ | \bwww\.\S+
-    | "[^"\n]{1,600}" | “[^”]{1,600}” | «[^»]{1,600}» | „[^“”]{1,600}[“”] | ‘[^’\n]{1,300}’(?!\w)
-    | (?<![\w'])'[^'\n]{1,300}'(?![\w'])
-    """
-_LITERAL_ROW = r"\s{0,3}(?:\#{1,6}\s|>)|(?: {4}|\t)(?!\s*(?:[-*+]|\d+[.)])\s)"
-_SENTENCE_END = r"[.!?;](?=\s|$)|\n"
-_SENTENCE_BEGINS = r"(?:^|[.!?:;(]|\n|[-*+—–]|\d[.)])[\s*_]*$"
-
-_OPTION = r"(?i)(?:^|\s)--?[a-z][\w-]*[ =]$"
-_QUANTITY = r"(?i)\d\s*(?:[-–—~]|to|or|and)\s*$|[\w.]\s*(?:[–—]|-)$"
 _WORD = r"[^\W\d_]+(?:['’][^\W\d_]+)?"
-_PAST = r"agreed|\w+[^\We]ed"
 _NEAR_CHARS = 40
 _SENTENCE_CHARS = 400
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # keeps the length of a text, as lower() does not
@@ -113,6 +86,7 @@ class _Phrase(NamedTuple):
 class _Language(NamedTuple):
     """Grammar of ``data/dates.toml``, compiled. A text in which ``hint`` finds nothing has no phrase."""
 
+    expressions: Mapping[str, str]
     hint: re.Pattern[str]
     pattern: re.Pattern[str]
     phrases: Sequence[_Phrase]
@@ -169,14 +143,8 @@ def absolutize(text: str, written: datetime, *, keep_words: bool = False) -> str
 def _matches(text: str) -> Iterator[_Match]:
     """Yield the phrases of a text that date something."""
     language, hidden = _language(), _hidden(text)
-    starts = [start for start, _ in hidden]
-
-    def is_hidden(position: int) -> bool:
-        span = bisect_right(starts, position) - 1
-        return span >= 0 and position < hidden[span][1]
-
     lowered = text.translate(_LOWER)
-    matches = [_parsed(match) for match in language.pattern.finditer(lowered) if not is_hidden(match.start())]
+    matches = [_parsed(match) for match in language.pattern.finditer(lowered) if not hidden[match.start()]]
     listed = {
         match
         for pair in pairwise(matches)
@@ -189,22 +157,17 @@ def _matches(text: str) -> Iterator[_Match]:
     yield from (match for match in matches if match not in undated and _sentence(text, match.start) not in rules)
 
 
-def _hidden(text: str) -> list[tuple[int, int]]:
-    """Return the spans of code, quotes, links and headings, in order."""
-    spans, start = [], 0
+def _hidden(text: str) -> bytearray:
+    """Return for each character whether it is in code, a quote, a link or a heading."""
+    hidden, start = bytearray(len(text) + 1), 0
     code = {row.number for row in markdown.rows(text) if row.is_code}
     for number, line in enumerate(text.split("\n"), 1):
-        if number in code or re.match(_LITERAL_ROW, line):
-            spans.append((start, start + len(line) + 1))
+        if number in code or re.match(_language().expressions["literal_row"], line):
+            hidden[start : start + len(line) + 1] = b"\1" * (len(line) + 1)
         start += len(line) + 1
-    spans += [match.span() for match in re.finditer(_PROTECTED, text)]
-    joined: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        if joined and start < joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
-        else:
-            joined.append((start, end))
-    return joined
+    for match in re.finditer(_language().expressions["protected"], text):
+        hidden[match.start() : match.end()] = b"\1" * len(match[0])
+    return hidden
 
 
 def _parsed(match: re.Match[str]) -> _Match:
@@ -226,13 +189,15 @@ def _is_date(match: _Match, text: str) -> bool:
     previous = preceding[-1] if preceding and re.search(r"[^\W\d_]\s+$", before) else ""
     if previous in words["before"] or (previous in words["before_spans"] and match.text.split()[0] in words["spans"]):
         return False
-    if re.search(_OPTION, before) or _is_title(match, text, before):
+    if re.search(language.expressions["option"], before) or _is_title(match, text, before):
         return False
     if words["after"] & {*following[:1]} or language.after_phrases.match(after):
         return False
     if language.is_date.match(after) or (match.text in words["generic_days"] and previous in words["generic_before"]):
         return False
-    if match.phrase.by in ("n", "-n") and (re.search(_QUANTITY, before) or language.counted.search(before)):
+    if match.phrase.by in ("n", "-n") and (
+        re.search(language.expressions["quantity"], before) or language.counted.search(before)
+    ):
         return False
     if end != match.end:
         return match.text not in words["day_words"] or not words["dated"].isdisjoint(following[:2])
@@ -248,7 +213,7 @@ def _is_title(match: _Match, text: str, before: str) -> bool:
     phrase = text[match.start : match.end]
     if phrase.isupper() or not phrase[:1].isupper() or match.phrase.weekday == "week":
         return False
-    return not re.search(_SENTENCE_BEGINS, before)
+    return not re.search(_language().expressions["sentence_begins"], before)
 
 
 def _is_dated_sentence(match: _Match, text: str) -> bool:
@@ -287,14 +252,15 @@ def _is_past(words: Sequence[str], verbs: str = "past") -> bool:
         return True
     if words[-1] in lists["either"] and not lists["persons"].isdisjoint(words[-2:-1]):
         return True
-    is_verb = words[-1] in lists[verbs] or re.fullmatch(_PAST, words[-1])
+    is_verb = words[-1] in lists[verbs] or re.fullmatch(_language().expressions["past"], words[-1])
     return bool(is_verb and lists["now"].isdisjoint(words[-3:-1]))
 
 
 def _sentence(text: str, position: int) -> tuple[int, int]:
     first, last = max(position - _SENTENCE_CHARS, 0), min(position + _SENTENCE_CHARS, len(text))
-    ends = [match.end() for match in re.compile(_SENTENCE_END).finditer(text, first, position)]
-    following = re.compile(_SENTENCE_END).search(text, position, last)
+    sentence_end = re.compile(_language().expressions["sentence_end"])
+    ends = [match.end() for match in sentence_end.finditer(text, first, position)]
+    following = sentence_end.search(text, position, last)
     return (ends[-1] if ends else first), (following.start() if following else last)
 
 
@@ -359,7 +325,8 @@ def _shifted(moment: datetime, unit: str, by: int) -> str:
 
 @cache
 def _language() -> _Language:
-    raw = tables("dates.toml")["en"]
+    grammar = tables("dates.toml")
+    raw = grammar["en"]
     numbers = {word: int(value) for word, _, value in (phrase.partition("=") for phrase in raw["numbers"].split())}
     units = {word: unit for unit, words in raw["units"].items() for word in words.split()}
     weekdays = {word: day for day, word in enumerate(raw["weekdays"].split())}
@@ -375,6 +342,7 @@ def _language() -> _Language:
     months = f"(?:{_any(raw['months'].split())})[a-z]*\\.?"
     lists = {key: value for key, value in raw.items() if isinstance(value, str)} | raw["only"]
     return _Language(
+        expressions=grammar["expressions"],
         hint=re.compile(rf"\b(?:{raw['hint']})\b", re.IGNORECASE),
         pattern=re.compile(
             rf"\b(?<![\w@{{=/\\#$.\-+~<:%,])(?:{'|'.join(alternatives)})(?![\w@=/\\}}(\[]|-\w|[.:]\w|\s*:?=)"

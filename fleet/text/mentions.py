@@ -28,8 +28,6 @@ _WORDS_OF = {name: frozenset(words.split()) for name, words in (row.split(":") f
 _ALONE = _WORDS_OF["alone"]
 """Programs with a single purpose, whose names are no other words."""
 _GENERIC = _WORDS_OF["generic"]
-_RUNNERS = frozenset({"run", "exec", "mod", "compose", "tool", "pr", "-m"})
-"""Words behind which the actual command begins."""
 
 # Expressions are texts, which `re` compiles at the first use and caches: few processes need any.
 _PIECES = r"&&|\|\||[;|]"
@@ -54,8 +52,6 @@ _BLANKS = bytes(char if chr(char).isalnum() or chr(char) in "_@*+" else ord(" ")
 _FOLDERS = r"[\w@+-][\w@.+-]{0,60}(?:/[\w@.+-]{1,60}){1,8}"
 _FOLDER = rf"(?ai)\b(?:folder|directory)\s`({_FOLDERS})/?`|(?<![\w/.])({_FOLDERS})/?`?\s(?:folder|directory)\b"
 """A path called a folder: behind that word in a code span alone, since "directory structure/tree" is none."""
-_ENGLISH = frozenset(str.split("brew bundle composer go helm make next rails rake swift turbo"))
-"""Programs whose names are words: "never make ..." names none, "don't use make" does."""
 _NO_FILES = r"(?i:node|next|vue|nuxt|three|chart|express|alpine|ember|backbone|d3)\.(?:js|ts)"
 
 
@@ -199,7 +195,7 @@ def _warned_words(item: str, *, is_clear: bool) -> Iterator[str]:
     elif first in _ALONE:
         yield from _narrowed(f"Bash:{first}*", words)
     elif _is_program(first):
-        if re.match(_AFTER_PROGRAM, following) and (is_clear or first not in _ENGLISH):
+        if re.match(_AFTER_PROGRAM, following) and (is_clear or first not in _WORDS_OF["english"]):
             yield from _whole_program(first)
     elif _TOOL.fullmatch(first):
         yield first
@@ -270,7 +266,7 @@ def _command(words: list[str]) -> str:
         return f"{program}*{_escaped(options[0])}*" if options else ""
     plain = [word for word in words[1:] if _PLAIN.fullmatch(word)]
     if program in _PROGRAMS:
-        subcommand = plain[: 2 if plain[:1] and plain[0] in _RUNNERS else 1]
+        subcommand = plain[: 2 if plain[:1] and plain[0] in _WORDS_OF["runners"] else 1]
         return f"{words[0]} {' '.join(subcommand)}*" if subcommand and words[1] == subcommand[0] else ""
     if program in _ALONE:
         return f"{program}*"

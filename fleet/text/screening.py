@@ -357,7 +357,7 @@ def _key_stop(text: str, start: int, end: tuple[int, int] | None) -> int:
 
 _MAY_FRAME = frozenset("<＜﹤[")
 _MARKS_OF_TEMPLATES = (
-    r"[<＜﹤](?P<bar>[|｜][^<>\n]{1,64}[|｜])[>＞﹥]?|[<＜﹤]{2}/?SYS[>＞﹥]{2}|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|TOOL_RESULTS"
+    r"[<＜﹤][|｜][^<>\n]{1,64}[|｜][>＞﹥]?|[<＜﹤]{2}/?SYS[>＞﹥]{2}|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|TOOL_RESULTS"
     r"|AVAILABLE_TOOLS)\]"
 )
 _COMBINING = (
@@ -380,7 +380,7 @@ def inert(text: str) -> str:
         text = re.sub(_FLOOD, r"\1", text)
     if _MAY_FRAME.isdisjoint(text):
         return text
-    return re.sub(_MARKS_OF_TEMPLATES, _mark_inert, _frames().sub("‹", text))
+    return re.sub(_MARKS_OF_TEMPLATES, lambda mark: mark[0].translate(_OTHER_BRACKETS), _frames().sub("‹", text))
 
 
 @cache
@@ -390,12 +390,6 @@ def _frames() -> re.Pattern[str]:
     tags = sorted({name for row in rows for name in row.split()}, key=lambda name: (-len(name), name))
     names = "|".join("[-_ ]?".join(map(re.escape, name.replace("_", "-").split("-"))) for name in tags)
     return re.compile(rf"[<＜﹤](?=[\s/\\]{{0,4}}(?:{names})(?![A-Za-z0-9]))", re.IGNORECASE)
-
-
-def _mark_inert(mark: re.Match[str]) -> str:
-    if mark["bar"]:
-        return f"‹{mark['bar']}›"
-    return mark[0].translate(_OTHER_BRACKETS)
 
 
 _OTHER_BRACKETS = str.maketrans("<>＜＞﹤﹥[]", "‹›‹›‹›⟦⟧")

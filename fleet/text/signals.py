@@ -23,7 +23,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from fleet.text import tables
 from fleet.text.prompts import EVENT_CHARS_MAX, LANGUAGES, LEVELS, Event, Objection, Prompt, words_of
@@ -57,22 +57,6 @@ _ENDS = ".!?;:\n。！？；：…"
 _BREAKS = frozenset(_ENDS + ",，、()（）")
 _MARKS = " .,!\n。！，、"
 _QUESTION = ("?", "？", "吗", "呢", "か", "の？")
-
-
-class _Settings(Protocol):
-    """Section ``[triggers]`` of ``fleet.toml``."""
-
-    off: bool
-    languages: Any
-    strong: list[str]
-    medium: list[str]
-    weak: list[str]
-    exclusions: list[str]
-    without: list[str]
-
-    @property
-    def minimum(self) -> str:
-        """The least confidence that counts: weak, medium or strong."""
 
 
 class _Signal(NamedTuple):
@@ -158,7 +142,7 @@ class _Hit(NamedTuple):
         return self.start + len(self.phrase.text)
 
 
-def detect(message: str, settings: _Settings | None = None) -> _Signal | None:
+def detect(message: str, settings: Any = None) -> _Signal | None:
     """Return the correction, or the praise, in a message; None for neither.
 
     ``settings``: ``[triggers]`` of ``fleet.toml``; None means the defaults.
@@ -185,7 +169,7 @@ def detect(message: str, settings: _Settings | None = None) -> _Signal | None:
 _phrase_lists = cache(partial(tables, "phrases.toml"))
 
 
-def _table_of(settings: _Settings | None) -> _Table:
+def _table_of(settings: Any) -> _Table:
     """Return the table for ``[triggers]``; None means the defaults."""
     if settings is None:
         return _table(LANGUAGES, ((), (), ()), (), ())

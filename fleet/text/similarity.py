@@ -349,10 +349,6 @@ _LEXEME = r"""
     """
 _CJK_NUMBER = "([一二两三四五六七八九十百千]+)[次秒分小天个张行层位倍遍轮条周月年级]"
 _CJK_DIGITS = str.maketrans("一二两三四五六七八九", "1223456789")
-_CHOOSING = frozenset(
-    ("prefer", "prefers", "choose", "favor", "favour", "pick", "recommend", "recommends", "use", "uses", "using")
-)
-_PREPOSITIONS = frozenset(("for", "in", "on", "at", "by", "with", "from", "to", "inside"))
 
 
 # Compiled with the first text: it takes 5 ms, and most commands compare none.
@@ -428,7 +424,7 @@ def _with_negation(clause: list[_Word]) -> list[_Word]:
         content = [n for n in range(index + 1, len(clause)) if clause[n].text not in stop]
         end = len(clause)
         if content and word.text in ("over", "to", "instead", "rather"):  # "awk over sed for input" takes input
-            end = next((n for n in range(content[0], end) if clause[n].text in _PREPOSITIONS), end)
+            end = next((n for n in range(content[0], end) if clause[n].text in _words("prepositions")), end)
         for n in range(index + 1, end) if content else range(index):
             negated[n] = not negated[n]
     return [msgspec.structs.replace(word, is_negated=value) for word, value in zip(clause, negated, strict=True)]
@@ -461,7 +457,7 @@ def _is_denied(mine: ParsedText, theirs: ParsedText) -> bool:
 
 def _denied_first(wording: ParsedText) -> set[str]:
     """Return the words right behind "not" and the like, without "use" and its like."""
-    words = [word.text for word in wording.words if word.text not in _CHOOSING]
+    words = [word.text for word in wording.words if word.text not in _words("choosing")]
     return {after for word, after in pairwise(words) if word in ("not", "never", "no")}
 
 

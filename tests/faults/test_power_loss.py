@@ -23,7 +23,7 @@ import pytest
 from fleet.app import learning, lessons, sharing
 from fleet.learn import counting
 from fleet.learn.corrections_md import Correction
-from fleet.learn.discoveries import Finding
+from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError
 from fleet.store.database import SCHEMA_NUMBER
 from fleet.store.files import Files
@@ -339,7 +339,7 @@ class Clan:
         self.does(f"correct {lesson}", lambda w: learning.correct(w, "velma", told, session="s"))
 
     def discovers(self, problem: str) -> None:
-        told = Finding(problem, "s", "", "discovery", "medium", None, [])
+        told = Discovery(id="", problem=problem, solution="s", type="discovery", confidence="medium")
         self.does(f"discover {problem}", lambda w: learning.discover(w, "velma", told))
 
     def retires(self, lesson: str) -> None:

@@ -407,13 +407,6 @@ def test_a_pipe_in_the_logs_place_does_not_hang(desk):
     assert desk.stopped() is None
 
 
-@pytest.mark.parametrize("name", ["../tank", "a/b", "", "A", "x" * 33, "a\0b", "."])
-def test_no_path_is_built_from_what_is_no_name(desk, name):
-    assert AttemptLog(desk.root, name).verdict(SESSION, "ls") is None
-    with pytest.raises(ValueError, match="agent's name"):
-        AttemptLog(desk.root, name).note_failure(SESSION, "ls")
-
-
 @pytest.mark.parametrize("count", ["1e999", "-1e999", "NaN", '"many"', "null", "[]"])
 def test_a_file_with_a_count_that_is_no_number_stops_nothing(desk, count):
     desk.fail(times=3)

@@ -438,12 +438,6 @@ def test_no_page_before_it_however_torn_harms_a_written_entry(before, said):
     assert only(written).content in [entry.content for entry in Log.parse(before + "\n" + written).entries]
 
 
-@pytest.mark.parametrize("when", ["yesterday", "2026-03", "14:30", "2026-03-15 14:30Z — x", "2026-03-15\n## x"])
-def test_a_time_that_would_not_read_back_is_not_written(when):
-    with pytest.raises(ValueError, match="no date"):
-        drafted(when=when, title="t", wrong="", right="", source="", pattern="").render()
-
-
 def test_a_written_value_stays_readable():
     text = drafted(when="", title="t", wrong="a\n\n## b", right="", source="", pattern="p").render()
     assert text == "## t\n**What I got wrong:** a\n\n    ## b\n**Correct approach:**\n**Source:**\n**Pattern:** p\n"

@@ -101,19 +101,18 @@ def test_what_stood_in_the_file_stays_byte_for_byte(workspace):
     assert added.count("\n") == 4
 
 
-def test_all_four_triggers_count_alike(workspace, wall):
+def test_all_triggers_count_alike(workspace, wall):
     told = (
         Flag("human", "no, use pnpm"),
         Flag("agent", "use pnpm", agent="splinter"),
         signals.Flag.of_failure("npm ci", 1, "lockfile missing"),
-        Flag("self", "ran npm by habit"),
     )
     for number, signal in enumerate(told, 1):
         done = Signals(workspace.files, "velma", workspace.wall).flag(signal, session=f"s-{number}")
         assert state_lesson(workspace, "velma", done.id, LESSON).seen == number
-    correct(workspace, "velma", Correction("ran npm", "run pnpm", LESSON, source="self"), session="s-5")
+    correct(workspace, "velma", Correction("ran npm", "run pnpm", LESSON, source="self"), session="s-4")
     (line,) = workspace.patterns.lessons()
-    assert (line.count("seen"), line.count("sessions")) == (5, 5)
+    assert (line.count("seen"), line.count("sessions")) == (4, 4)
     assert len({bound.record.pattern for bound in bound_of(workspace)}) == 1
 
 

@@ -312,14 +312,6 @@ def test_what_is_no_whole_declaration_opens_nothing(workspace, block):
     assert stopped(workspace)
 
 
-def test_a_refusal_names_what_a_declaration_by_hand_lacks(workspace):
-    fail(workspace, 3)
-    assert "opens nothing" not in journal.message(stopped(workspace))
-    by_hand(workspace, "## MUTATION: M5\n**What failed:** pytest\n**Switching to:** less\n**Why it should:** work\n")
-    lacks = "`## MUTATION: M5` already, which opens nothing: it lacks a line for `Failed on:`, `Rationale:`."
-    assert lacks in journal.message(stopped(workspace))
-
-
 def test_a_journal_that_cannot_be_read_opens_nothing_and_fails_nothing(workspace, tmp_path_factory):
     fail(workspace, 3)
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "JOURNAL.md"
@@ -371,12 +363,6 @@ def test_names_are_the_fleets_own_and_both_are_stored(tmp_path):
     assert "## MUTATION: M4 (Change the tool)\n" in text_of(declared.path)
     event = AttemptLog(found.root, AGENT).state().declared[declared.id]
     assert (event["code"], event["name"]) == ("M4", "Change the tool")
-
-
-def test_a_name_for_a_code_that_does_not_exist_is_refused(tmp_path):
-    (tmp_path / "fleet.toml").write_text('[attempts]\nnames = { M9 = "x" }\n')
-    with pytest.raises(UsageError, match="M1 to M8"):
-        Journal(opened(tmp_path), AGENT).strategies()
 
 
 def test_there_are_eight_each_with_all_it_takes():

@@ -16,8 +16,8 @@ from websockets.sync.client import connect
 from crdt.doc import CLIENT_ID_BITS, NOT_TEXT, Document
 from fleet.app import learning, lessons, sharing, undoing
 from fleet.learn.corrections_md import Correction
-from fleet.learn.discoveries import Finding
 from fleet.model import limits
+from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError, UsageError
 from fleet.serve import room as serving
 from fleet.serve.room import Rooms, Rules, _Visitor
@@ -517,7 +517,8 @@ def test_what_the_room_was_told_is_taken_back_in_the_room_though_git_never_had_i
             room.apply(update)
         other.receive([(BASE, room.since())])
 
-    found, _ = learning.discover(tank, "tank", Finding("the cache is stale", "clear it"))
+    stale = Discovery(id="", problem="the cache is stale", solution="clear it", type="discovery", confidence="medium")
+    found, _ = learning.discover(tank, "tank", stale)
     learning.correct(tank, "tank", Correction("w", "r", LESSON))
     offer()
     assert [each.count("seen") for each in velma.patterns.records()] == [1]

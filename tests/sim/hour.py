@@ -18,8 +18,8 @@ from typing import Any
 from fleet.app import learning, sharing
 from fleet.learn import counting
 from fleet.learn.corrections_md import Correction
-from fleet.learn.discoveries import Finding
 from fleet.model import edits
+from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError
 from fleet.model.line import Line
 from fleet.model.names import pattern_id
@@ -446,7 +446,8 @@ class Hour:
 
     def discover(self, machine: Machine) -> None:
         with self.opened(machine) as workspace:
-            told = Finding(f"problem {self.rng.randint(0, 9)}", "solution")
+            problem = f"problem {self.rng.randint(0, 9)}"
+            told = Discovery(id="", problem=problem, solution="solution", type="discovery", confidence="medium")
             entry, _ = learning.discover(workspace, machine.agent, told)
         self.ledger.discoveries.add(entry.id)
 

@@ -21,9 +21,9 @@ from crdt import clock
 from fleet.app import learning, lessons, moving, sharing, undoing
 from fleet.learn import corrections
 from fleet.learn.corrections_md import Correction
-from fleet.learn.discoveries import Finding
 from fleet.model import limits
 from fleet.model import line as codec
+from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError
 from fleet.model.line import Carried, Line
 from fleet.model.names import pattern_id
@@ -335,7 +335,8 @@ class Simulation:
 
     def discover(self, machine: Machine) -> None:
         """Log a discovery."""
-        told = Finding(f"problem {self.rng.randint(0, 9)}", "solution")
+        problem = f"problem {self.rng.randint(0, 9)}"
+        told = Discovery(id="", problem=problem, solution="solution", type="discovery", confidence="medium")
         entry, _ = learning.discover(self.open(machine), machine.agent, told)
         self._do(machine, self.ledger.discoveries, entry.id)
 

@@ -12,8 +12,8 @@ import pytest
 from crdt.doc import Document
 from fleet.app import learning, sharing
 from fleet.learn.corrections_md import Correction
-from fleet.learn.discoveries import Finding
 from fleet.model import edits
+from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.share.live.bridge import BASE, Bridge
 from fleet.store import config
@@ -88,7 +88,9 @@ class Mixed:
 
     def discover(self, agent: str) -> None:
         workspace = self.open(agent)
-        learning.discover(workspace, agent, Finding(f"problem {self.rng.randint(0, 9)}", "solution"))
+        problem = f"problem {self.rng.randint(0, 9)}"
+        told = Discovery(id="", problem=problem, solution="solution", type="discovery", confidence="medium")
+        learning.discover(workspace, agent, told)
         workspace.close()
 
     def retire(self, agent: str) -> None:

@@ -47,6 +47,13 @@ def _numbers() -> list[str]:
     ]
 
 
+def test_a_name_for_a_code_that_does_not_exist_is_passed_over(tmp_path):
+    (tmp_path / "fleet.toml").write_text('[attempts]\nlimit = 5\nnames = { M9 = "x" }\n')
+    loaded = config.load(tmp_path / "fleet.toml")
+    assert "it is a table, each key M1 to M8" in loaded.problems[0]
+    assert (loaded.attempts.limit, loaded.attempts.names) == (5, {})
+
+
 @pytest.mark.parametrize("name", _numbers())
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e308", "99999999999999999999999", "-1"])
 def test_no_number_is_without_limits(tmp_path, name, value):
