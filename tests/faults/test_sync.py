@@ -64,9 +64,9 @@ class Bench(Stage):
         with path.open("ab") as file:
             file.write(b"".join(line + b"\n" for line in lines))
 
-    def tree(self) -> dict[str, bytes]:
-        """Return the files of the branch in the bare repository; none where there is no branch."""
-        names = self.git("ls-tree", "-r", "--name-only", "fleet", where="clan.git").splitlines()
+    def tree(self, *only: str) -> dict[str, bytes]:
+        """Return the files of the branch in the bare repository, or those of them that are named."""
+        names = self.git("ls-tree", "-r", "--name-only", "fleet", *only, where="clan.git").splitlines()
         return {name: self.blob(name) for name in names}
 
     def blob(self, path: str) -> bytes:
