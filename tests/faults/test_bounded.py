@@ -161,9 +161,7 @@ def test_what_somebody_pushed_costs_ten_seconds_once_and_nothing_afterwards(stag
     once = [init, cost(stage, "sync"), cost(stage, "correct", "--wrong", "w", "--right", "r", "--pattern", "Pin it")]
     once.append(cost(stage, "sync"))
     assert is_within(sum(each.cpu_s for each in once[:2]), ONCE_S), once  # what came in
-    assert is_within(sum(each.cpu_s for each in once[2:]), ONCE_S), (
-        once
-    )  # the first change, and the edition
+    assert is_within(sum(each.cpu_s for each in once[2:]), ONCE_S), once  # the first change, and the edition
     after = [cost(stage, *words) for words in (("sync",), ("start",))]
     assert is_within(max(each.cpu_s for each in after), AFTER_S), after
     assert max(each.peak_bytes for each in [*once, *after]) < MEMORY_BYTES
