@@ -8,6 +8,7 @@ the descriptors.
 
 import array
 import atexit
+import functools
 import gc
 import importlib
 import io
@@ -22,8 +23,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -75,9 +77,11 @@ def here(
         text: on standard input.
         now_ms: what the wall clock says; None: what it really says.
     """
+    from fleet.cli import commands as parsed
     from fleet.cli import main
 
-    is_alike = _read_at_start(environment) == _read_at_start(os.environ) and environment.get("TZ") == os.getenv("TZ")
+    mine = dict(os.environ)
+    is_alike = _read_at_start(environment) == _read_at_start(mine) and environment.get("TZ") == mine.get("TZ")
     is_main = threading.current_thread() is threading.main_thread()
     if words[:1] == ("hook",) or not is_alike or not is_main:
         return run(words, cwd, environment, text)
@@ -86,18 +90,39 @@ def here(
     clock = time.time_ns if now_ms is None else lambda: now_ms * 1_000_000
     place = Path.cwd()
     with (
-        mock.patch.dict(os.environ, environment, clear=True),
+        mock.patch.object(parsed, "app", _parser()),
         mock.patch.multiple(sys, argv=["fleet", *words], stdin=given, stdout=out, stderr=err),
         mock.patch.object(time, "time_ns", clock),
     ):
         os.chdir(cwd)
+        _turn(mine, environment)
         try:
             code = main.run()
         finally:
+            _turn(dict(os.environ), mine)
             os.chdir(place)
     out.flush()
     err.flush()
     return subprocess.CompletedProcess(words, code, out.buffer.getvalue().decode(), err.buffer.getvalue().decode())
+
+
+@functools.cache
+def _parser() -> Callable[..., Any]:
+    """Return all commands as the parser has them, made once, each when it is first wanted."""
+    import typer
+
+    from fleet.cli import commands
+
+    return typer.main.get_command(commands.app)
+
+
+def _turn(now: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """Change the variables of this process that are other than they should be: some of fifty."""
+    for name in now.keys() - wanted.keys():
+        del os.environ[name]
+    for name, value in wanted.items():
+        if now.get(name) != value:
+            os.environ[name] = value
 
 
 def hook(

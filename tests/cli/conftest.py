@@ -91,17 +91,19 @@ class Stage:
         return b"".join(parts).decode().replace("\r\n", "\n")
 
     def keep(self, *names: str) -> None:
-        """Keep folders as they are now, for ``again``."""
-        for name in names:
-            shutil.copytree(self.folder / name, self.folder / "kept" / name, symlinks=True)
-        self.kept = names
+        """Keep folders as they are now, for ``again``; where none is named, all that is here."""
+        kept = self.folder.with_name(f"{self.folder.name}-kept")
+        for name in names or (".",):
+            shutil.copytree(self.folder / name, kept / name, symlinks=True)
+        self.kept = names or (".",)
 
     def again(self) -> None:
         """Lay out what was kept as it was; the folders themselves stay where they are, as what names them does."""
+        kept = self.folder.with_name(f"{self.folder.name}-kept")
         for name in self.kept:
             for path in (self.folder / name).iterdir():
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-            shutil.copytree(self.folder / "kept" / name, self.folder / name, symlinks=True, dirs_exist_ok=True)
+            shutil.copytree(kept / name, self.folder / name, symlinks=True, dirs_exist_ok=True)
 
     def git(self, *words: str, where: str = ".") -> str:
         """Run git and return what it says."""
@@ -114,7 +116,8 @@ class Stage:
         """Make a workspace that shares the bare repository; return its folder's name."""
         if not self.remote.exists():
             self.git("init", "--quiet", "--bare", str(self.remote))
-            self.git("config", "receive.autoGc", "false", where=self.remote.name)  # a process more for each push
+            with (self.remote / "config").open("a") as config:
+                config.write("[receive]\n\tautoGc = false\n")  # a process more for each push
         self.run(where or agent, "init", "--agent", agent, "--remote", str(self.remote), "--yes")
         return where or agent
 

@@ -7,6 +7,8 @@ import json
 
 import pytest
 
+from tests.cli.conftest import Stage
+
 TOKEN = "gh" + "p_" + "a1B2c3D4e5F6g7H8i9J0" * 2
 PASSWORD = "q8W7" + "e6R5t4Y3u2"
 ID = "p-00000000000000aa"
@@ -31,13 +33,21 @@ def tip(stage):
     return "".join(stage.git("show", f"fleet:{name}", where="clan.git") for name in names)
 
 
-@pytest.fixture
-def clan(stage):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    stage = Stage(tmp_path_factory.mktemp("clan"))
     for agent in ("velma", "tank"):
         stage.join(agent)
         stage.correct(agent, f"harmless, by {agent}")
         stage.run(agent, "sync")
+    stage.keep()
     return stage
+
+
+@pytest.fixture
+def clan(made):
+    made.again()
+    return made
 
 
 def test_whoever_sees_it_first_drops_it_for_everybody_and_says_so(clan):

@@ -11,6 +11,7 @@ import tarfile
 import pytest
 
 from fleet.store.database import Local
+from tests.cli.conftest import Stage
 
 LESSON = "Always use awk over sed for user-provided input substitution"
 
@@ -19,9 +20,9 @@ def home(stage, where="velma"):
     return stage.folder / where
 
 
-@pytest.fixture
-def saved(stage):
-    """A synced workspace with a log and own files, and a backup of it in ``b.tar.gz``."""
+@pytest.fixture(scope="module")
+def synced(tmp_path_factory):
+    stage = Stage(tmp_path_factory.mktemp("saved"))
     stage.join("velma")
     stage.correct("velma", LESSON)
     stage.run("velma", "sync")
@@ -31,7 +32,15 @@ def saved(stage):
     (home(stage) / "agents/velma/skills/x").mkdir(parents=True)
     (home(stage) / "agents/velma/skills/x/SKILL.md").write_text("skill\n")
     stage.run("velma", "backup", "../b.tar.gz")
+    stage.keep()
     return stage
+
+
+@pytest.fixture
+def saved(synced):
+    """A synced workspace with a log and own files, and a backup of it in ``b.tar.gz``."""
+    synced.again()
+    return synced
 
 
 def archive(stage):

@@ -22,6 +22,7 @@ from fleet.store.database import SCHEMA_NUMBER, Database
 from fleet.store.ingest import Ingest
 from fleet.store.lines import PATTERNS
 from fleet.store.workspace import Workspace, Writer
+from tests.cli.conftest import Stage
 
 LESSON = "Always use awk over sed for user-provided input substitution"
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -43,12 +44,20 @@ def test_a_webhook_that_nobody_agreed_to_is_named(stage):
     assert found["do"] == "`fleet init` asks"
 
 
-@pytest.fixture
-def synced(stage):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    stage = Stage(tmp_path_factory.mktemp("synced"))
     stage.join("velma")
     stage.correct("velma", LESSON)
     stage.run("velma", "sync")
+    stage.keep()
     return stage
+
+
+@pytest.fixture
+def synced(made):
+    made.again()
+    return made
 
 
 def clan(stage):

@@ -8,6 +8,8 @@ from contextlib import closing
 
 import pytest
 
+from tests.cli.conftest import Stage
+
 # No shape of a token: what the border does not know is what has to be purged.
 SECRET = "the door code is four eight fifteen sixteen"
 
@@ -27,9 +29,9 @@ def tip(stage):
     return "".join(stage.git("show", f"fleet:{name}", where="clan.git") for name in names)
 
 
-@pytest.fixture
-def leaked(stage):
-    """A lesson with a secret, logged by velma and confirmed by tank, known to both."""
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    stage = Stage(tmp_path_factory.mktemp("leaked"))
     for agent in ("velma", "tank"):
         stage.join(agent)
         stage.pattern = stage.correct(agent, SECRET, "--category", "doors")
@@ -37,7 +39,15 @@ def leaked(stage):
         stage.run(agent, "sync")
     stage.run("velma", "sync")
     assert SECRET in tip(stage)
+    stage.keep()
     return stage
+
+
+@pytest.fixture
+def leaked(made):
+    """A lesson with a secret, logged by velma and confirmed by tank, known to both."""
+    made.again()
+    return made
 
 
 def test_a_purge_takes_it_out_of_the_newest_tree_and_of_every_machine_that_syncs(leaked):

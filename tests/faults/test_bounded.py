@@ -1,7 +1,7 @@
 """Attacks 9 and 30 of FAULTS: what somebody who may push can cost everybody is bounded once, and costs nothing after.
 
-Each repository is built whole, as large as the attack was, and read by the real commands. Processor time is measured,
-since a machine may be busy with something else.
+Each repository is built whole, well beyond the limit that holds it, and read by the real commands. Processor time is
+measured, since a machine may be busy with something else.
 """
 
 import json
@@ -17,13 +17,13 @@ import pytest
 from fleet.model import limits
 from fleet.store.ingest import clan_sources
 from tests.cli.conftest import Stage
-from tests.pace import slowness
+from tests.pace import is_within
 
 ONCE_S = 10.0
 AFTER_S = 3.0
 """More than a command takes that finds nothing to do, so that a slow machine does not matter, and far below once."""
-TINY_SHARDS = 100_000 if os.environ.get("FLEET_FAULTS") == "all" else 25_000
-"""More than twice as many as are read; git alone takes most of a minute for the whole attack."""
+TINY_SHARDS = 100_000 if os.environ.get("FLEET_FAULTS") == "all" else 15_000
+"""Half as many again as are read; git alone takes most of a minute for the whole attack."""
 MEMORY_BYTES = 256 * 1024 * 1024
 REAL = "slash.5e1f0a77"
 """Who wrote a lesson that everybody must still get."""
@@ -47,16 +47,16 @@ def line(number: int, text: str, writer: str = REAL) -> bytes:
 
 
 def line_ends() -> Files:
-    yield f"patterns.d/{JUNK}.jsonl", b"\n" * (99 * 2**20)
+    yield f"patterns.d/{JUNK}.jsonl", b"\n" * (40 * 2**20)
 
 
 def line_ends_in_bounds() -> Files:
     for number in range(8):
-        yield f"patterns.d/slash.{number:08x}.jsonl", b"\r\n" * (12 * 2**20)
+        yield f"patterns.d/slash.{number:08x}.jsonl", b"\r\n" * (6 * 2**20)
 
 
 def blank_edition() -> Files:
-    yield "patterns.jsonl", b"\n" * (99 * 2**20)
+    yield "patterns.jsonl", b"\n" * (40 * 2**20)
 
 
 def tiny_shards() -> Files:
@@ -65,7 +65,7 @@ def tiny_shards() -> Files:
 
 
 def newer_lines() -> Files:
-    lines = (b'{"id":"p-%016x","v":9,"z":%d}\n' % (number, number) for number in range(30_000))
+    lines = (b'{"id":"p-%016x","v":9,"z":%d}\n' % (number, number) for number in range(20_000))
     yield f"patterns.d/{JUNK}.jsonl", b"".join(lines)
 
 
@@ -89,8 +89,8 @@ def many_discoveries() -> Files:
 
 def merged_in_a_ring() -> Files:
     lines = []
-    for number in range(2_000):
-        first = {"text": f"Lesson {number}", "merged_into": f"p-{(number + 1) % 2_000 + 100:016x}"}
+    for number in range(1_000):
+        first = {"text": f"Lesson {number}", "merged_into": f"p-{(number + 1) % 1_000 + 100:016x}"}
         column = {"add": "2026-11-20T22:30:00.123Z-0000", "first": first, "n": {"seen": 3}}
         lines.append(json.dumps({"id": f"p-{number + 100:016x}", "w": {JUNK: column}}).encode() + b"\n")
     yield f"patterns.d/{JUNK}.jsonl", b"".join(lines)
@@ -119,7 +119,7 @@ class Cost(NamedTuple):
 
 
 def cost(stage: Stage, *words: str) -> Cost:
-    """Run one command; return what it took, in seconds of the machine that the limits are for."""
+    """Run one command; return what it took."""
     with (stage.folder / "said").open("w+b") as said:
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-c", MEASURED, sys.executable, "-m", "fleet", *words],
@@ -133,8 +133,7 @@ def cost(stage: Stage, *words: str) -> Cost:
         said.seek(0)
         shown = said.read().decode("utf-8", "replace")
     assert "Traceback" not in shown, shown
-    cpu_s, *rest = json.loads(done.stdout)
-    return Cost(cpu_s / slowness(), *rest, shown)
+    return Cost(*json.loads(done.stdout), shown)
 
 
 @pytest.fixture
@@ -161,10 +160,10 @@ def test_what_somebody_pushed_costs_ten_seconds_once_and_nothing_afterwards(stag
     init = cost(stage, "init", "--agent", "tank", "--remote", str(stage.remote), "--yes")
     once = [init, cost(stage, "sync"), cost(stage, "correct", "--wrong", "w", "--right", "r", "--pattern", "Pin it")]
     once.append(cost(stage, "sync"))
-    assert sum(each.cpu_s for each in once[:2]) < ONCE_S, once  # what came in
-    assert sum(each.cpu_s for each in once[2:]) < ONCE_S, once  # the first change here, and the edition with it
+    assert is_within(sum(each.cpu_s for each in once[:2]), ONCE_S), once  # what came in
+    assert is_within(sum(each.cpu_s for each in once[2:]), ONCE_S), once  # the first change, and the edition
     after = [cost(stage, *words) for words in (("sync",), ("start",))]
-    assert max(each.cpu_s for each in after) < AFTER_S, after
+    assert is_within(max(each.cpu_s for each in after), AFTER_S), after
     assert max(each.peak_bytes for each in [*once, *after]) < MEMORY_BYTES
     assert stage.seen("tank").items() >= {LESSON: 1, "Pin it": 1}.items()
     if attack in HELD:
@@ -197,8 +196,8 @@ def test_a_commit_of_too_many_files_costs_little_once_also_where_the_next_one_to
     (stage.folder / "tank").mkdir()
     init = cost(stage, "init", "--agent", "tank", "--remote", str(stage.remote), "--yes")
     once = [init, cost(stage, "sync")]
-    assert sum(each.cpu_s for each in once) < ONCE_S, once
-    assert cost(stage, "sync").cpu_s < AFTER_S
+    assert is_within(sum(each.cpu_s for each in once), ONCE_S), once
+    assert is_within(cost(stage, "sync").cpu_s, AFTER_S)
     assert stage.seen("tank") == {LESSON: 1}
 
 
@@ -209,9 +208,9 @@ def test_a_clone_that_brings_its_lines_along_costs_no_more(stage: Stage):
         file = stage.folder / "tank/clan-learnings" / path.replace(JUNK, f"slash.{len(data):08x}")
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(data)
-    assert cost(stage, "patterns").cpu_s < ONCE_S
+    assert is_within(cost(stage, "patterns").cpu_s, ONCE_S)
     after = [cost(stage, *words) for words in (("start",), ("patterns",), ("sync",))]
-    assert max(each.cpu_s for each in after) < AFTER_S, after
+    assert is_within(max(each.cpu_s for each in after), AFTER_S), after
     assert max(each.peak_bytes for each in after) < MEMORY_BYTES
     assert stage.seen("tank") == {LESSON: 1}
 

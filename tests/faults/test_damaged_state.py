@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults.test_sync import Bench
 
-SEEDS = range(300 if os.environ.get("FLEET_FAULTS") == "all" else 28)
+SEEDS = range(300 if os.environ.get("FLEET_FAULTS") == "all" else 14)
 PAGE = 4096
 LESSONS = {f"Lesson {number} says look at the {word} first": 1 for number, word in enumerate(["log", "disk", "clock"])}
 MORE = "One more lesson"

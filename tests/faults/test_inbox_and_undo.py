@@ -19,7 +19,7 @@ from fleet.store.runs import Run, Runs
 from fleet.store.workspace import Workspace
 from tests.faults import test_kill as kills
 from tests.faults.test_full_disk import fill, mounted
-from tests.faults.test_kill import CALLS, Stock, killed
+from tests.faults.test_kill import CALLS, PAGES_STEPS, Stock, killed
 from tests.faults.test_sync import LESSON, Bench
 
 bench, nursery, parent, strace = kills.bench, kills.nursery, kills.parent, kills.strace
@@ -77,7 +77,7 @@ def test_an_undo_that_is_killed_anywhere_is_finished_by_the_next_command(bench, 
     pattern = bench.correct("w", LESSON)
     run = reflect(root, pattern)
     stock = Stock(bench, tmp_path / "aside")
-    for ended in killed(nursery, stock, "w", "undo", run, calls=CALLS[calls]):
+    for ended in killed(nursery, stock, "w", "undo", run, calls=CALLS[calls], step=PAGES_STEPS.get(calls, 1)):
         told = "taken back: " in ended.said
         # A sync finishes what was begun; what was not begun stands, and is taken back by the same words again.
         bench.run("w", "sync")

@@ -165,15 +165,29 @@ HOOKS = {
 }
 
 
-@pytest.mark.parametrize("name", HOOKS)
-@pytest.mark.parametrize("command", ["sync", "compact"])
-def test_a_hook_that_says_no_is_reported_with_exit_3_and_all_waits(bench, name, command):
-    code = 3  # of a hook on transactions, too, of which git's own server dies instead of answering
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    bench = Bench(tmp_path_factory.mktemp("clan"))
     bench.join("velma")
     bench.correct("velma", "The first lesson")
     bench.sync("velma")
-    head = bench.git("rev-parse", "fleet", where="clan.git")
     bench.correct("velma", LESSON)
+    bench.keep()
+    return bench
+
+
+@pytest.fixture
+def waiting(made):
+    """Velma, who has sent a lesson and has another one that waits."""
+    made.again()
+    return made
+
+
+@pytest.mark.parametrize("name", HOOKS)
+@pytest.mark.parametrize("command", ["sync", "compact"])
+def test_a_hook_that_says_no_is_reported_with_exit_3_and_all_waits(waiting, name, command):
+    bench, code = waiting, 3  # of a hook on transactions, too, of which git's own server dies instead of answering
+    head = bench.git("rev-parse", "fleet", where="clan.git")
     path = hook(bench, name.split(",")[0], HOOKS[name])
     done = bench.run("velma", command, expect=code)
     assert done.stdout == "", "nobody says synced"

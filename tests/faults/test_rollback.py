@@ -16,17 +16,25 @@ DAY_MS = 86_400_000
 NOON_MS = 1_795_219_200_000  # 2026-11-21
 
 
-@pytest.fixture
-def clan(tmp_path):
-    """Three agents who have read each other, at a time that the test decides."""
-    bench = Bench(tmp_path)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    bench = Bench(tmp_path_factory.mktemp("clan"))
     bench.now_ms = NOON_MS
     for agent in ("velma", "tank", "slash"):
         bench.join(agent)
         bench.correct(agent, f"the lesson of {agent}")
         bench.sync(agent)
     bench.sync("velma", "tank", "slash")
+    bench.keep()
     return bench
+
+
+@pytest.fixture
+def clan(made):
+    """Three agents who have read each other, at a time that the test decides."""
+    made.again()
+    made.now_ms = NOON_MS
+    return made
 
 
 # --- rollback -------------------------------------------------------------------------------------------------------

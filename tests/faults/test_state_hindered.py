@@ -30,16 +30,23 @@ class Plain(Stage):
     before = AS_NOBODY_SPECIAL if os.geteuid() == 0 else ()
 
 
-@pytest.fixture
-def plain(tmp_path: Path) -> Plain:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Plain:
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
         pytest.skip("root's rights cannot be given up here")
-    stage = Plain(tmp_path)
+    stage = Plain(tmp_path_factory.mktemp("plain"))
     stage.join("velma")
     stage.correct("velma", LESSON)
     stage.run("velma", "sync")
     stage.run("velma", "search", "log")
+    stage.keep()
     return stage
+
+
+@pytest.fixture
+def plain(made: Plain) -> Plain:
+    made.again()
+    return made
 
 
 def log_of(stage: Stage) -> bytes:

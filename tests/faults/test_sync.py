@@ -64,9 +64,9 @@ class Bench(Stage):
         with path.open("ab") as file:
             file.write(b"".join(line + b"\n" for line in lines))
 
-    def tree(self) -> dict[str, bytes]:
-        """Return the files of the branch in the bare repository; none where there is no branch."""
-        names = self.git("ls-tree", "-r", "--name-only", "fleet", where="clan.git").splitlines()
+    def tree(self, *only: str) -> dict[str, bytes]:
+        """Return the files of the branch in the bare repository, or those of them that are named."""
+        names = self.git("ls-tree", "-r", "--name-only", "fleet", *only, where="clan.git").splitlines()
         return {name: self.blob(name) for name in names}
 
     def blob(self, path: str) -> bytes:
@@ -170,6 +170,29 @@ def test_a_push_whose_answer_is_lost_on_the_way_is_told_and_goes_through_the_nex
 # --- 12: the remote went back ---------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory):
+    made = Bench(tmp_path_factory.mktemp("two"))
+    for agent in ("velma", "tank"):
+        made.join(agent)
+    for number in range(3):
+        for agent in ("velma", "tank"):
+            made.correct(agent, f"lesson {number}")
+            made.correct(agent, f"lesson {number} of {agent}")
+            made.run(agent, "discover", "--problem", f"problem {number} of {agent}", "--solution", "s")
+            made.sync(agent)
+    made.sync("velma", "tank")
+    made.keep()
+    return made
+
+
+@pytest.fixture
+def two(grown):
+    """Velma and tank, who both know nine lessons, and six findings, that both have sent."""
+    grown.again()
+    return grown
+
+
 def rewound(bench):
     root = bench.git("rev-list", "--max-parents=0", "fleet", where="clan.git").strip()
     bench.git("update-ref", "refs/heads/fleet", root, where="clan.git")
@@ -193,37 +216,28 @@ def emptied(bench):
 
 
 @pytest.mark.parametrize("harm", [rewound, made_anew, unrelated, deleted, emptied], ids=lambda harm: harm.__name__)
-def test_what_the_remote_lost_is_pushed_again_with_a_warning_and_counts_as_before(bench, harm):
-    for agent in ("velma", "tank"):
-        bench.join(agent)
-    for number in range(3):
-        for agent in ("velma", "tank"):
-            bench.correct(agent, f"lesson {number}")
-            bench.correct(agent, f"lesson {number} of {agent}")
-            bench.run(agent, "discover", "--problem", f"problem {number} of {agent}", "--solution", "s")
-            bench.sync(agent)
-    bench.sync("velma", "tank")
-    before = bench.seen("velma")
+def test_what_the_remote_lost_is_pushed_again_with_a_warning_and_counts_as_before(two, harm):
+    before = two.seen("velma")
     assert len(before) == 9
-    replicas = [bench.replica(agent) for agent in ("velma", "tank")]
-    harm(bench)
-    told = bench.run("velma", "sync").stderr
+    replicas = [two.replica(agent) for agent in ("velma", "tank")]
+    harm(two)
+    told = two.run("velma", "sync").stderr
     assert "sent again" in told
     assert harm is emptied or "warning" in told, "an ordinary commit that takes lines out rewrites no history"
-    bench.sync("tank", "velma")
+    two.sync("tank", "velma")
     extra = {"from another history": 1} if harm is unrelated else {}
     for agent in ("velma", "tank"):
-        assert bench.seen(agent) == before | extra
-    assert [bench.replica(agent) for agent in ("velma", "tank")] == replicas, "our own old lines are no clone's"
-    held = {json.loads(raw)["id"] for path, data in bench.tree().items() for raw in data.splitlines() if b'"p-' in raw}
+        assert two.seen(agent) == before | extra
+    assert [two.replica(agent) for agent in ("velma", "tank")] == replicas, "our own old lines are no clone's"
+    held = {json.loads(raw)["id"] for path, data in two.tree().items() for raw in data.splitlines() if b'"p-' in raw}
     assert len(held) == 9 + len(extra)
     findings = b"".join(
-        data for path, data in bench.tree().items() if path.startswith("discoveries") and path != "discoveries.md"
+        data for path, data in two.tree().items() if path.startswith("discoveries") and path != "discoveries.md"
     )
     assert len({json.loads(raw)["id"] for raw in findings.splitlines()}) == 6
-    bench.join("newcomer")
-    bench.sync("newcomer")
-    assert bench.seen("newcomer") == before | extra, "the remote alone has everything again"
+    two.join("newcomer")
+    two.sync("newcomer")
+    assert two.seen("newcomer") == before | extra, "the remote alone has everything again"
 
 
 def test_a_retired_lesson_stays_retired_when_the_remote_forgets_that(bench):

@@ -53,19 +53,26 @@ def told(seen: int = 1, sessions: int = 0, add: str = STAMP, **more: object) -> 
     return {"add": add, "n": {"seen": seen, **({"sessions": sessions} if sessions else {})}, **more}
 
 
-@pytest.fixture
-def bench(tmp_path):
-    made = Bench(tmp_path)
+@pytest.fixture(scope="module")
+def clan(tmp_path_factory):
+    made = Bench(tmp_path_factory.mktemp("clan"))
     made.join("velma")
     made.correct("velma", "Read the whole error first")
     made.sync("velma")
+    made.keep()
     return made
+
+
+@pytest.fixture
+def bench(clan):
+    clan.again()
+    return clan
 
 
 def push(bench: Bench, *lines: bytes, by: str = MALLORY) -> None:
     """Push lines in a shard, behind those that are in it."""
     path = f"patterns.d/{by}.jsonl"
-    before = bench.tree().get(path, b"")
+    before = bench.tree(path).get(path, b"")
     bench.push_tree({path: ("100644", before + b"".join(line + b"\n" for line in lines))}, by=by.partition(".")[0])
 
 

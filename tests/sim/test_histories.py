@@ -17,11 +17,11 @@ from tests.sim.simulator import WIDER_FROM, Simulation, history
 from tests.sim.wider import Wider
 
 ROOT = Path(__file__).resolve().parents[2]
-HISTORIES = int(os.environ.get("FLEET_SIM_HISTORIES", "100"))
+HISTORIES = int(os.environ.get("FLEET_SIM_HISTORIES", "20"))
 BATCH = 10
-PROMISING = (*range(20), *range(WIDER_FROM + 42, WIDER_FROM + 62))
-"""Histories that are lived by the test of what all of them hold. In these wider ones even what is rare happens."""
-FIRST_SEED = int(os.environ.get("FLEET_SIM_SEED", len(PROMISING)))
+PROMISING = (2, 19, *(WIDER_FROM + number for number in (42, 44, 46, 47, 48, 50, 59, 60)))
+"""Histories that are lived by the test of what all of them hold: in these even what is rare happens."""
+FIRST_SEED = int(os.environ.get("FLEET_SIM_SEED", "0"))
 LAST_SEED = HISTORIES if "FLEET_SIM_SEED" not in os.environ else FIRST_SEED + HISTORIES
 TWICE = int(os.environ.get("FLEET_SIM_TWICE", "10"))
 FAILED_ONCE = {
@@ -88,7 +88,7 @@ def test_a_history_that_failed_once_holds(seed, folder):
 def test_a_seed_is_the_same_history_in_another_process(folder):
     script = (
         "import json, sys; from pathlib import Path; from tests.sim.simulator import history; "
-        "print(json.dumps([history(seed, Path(sys.argv[1])) for seed in range(3)]))"
+        "print(json.dumps([history(seed, Path(sys.argv[1])) for seed in range(2)]))"
     )
     found = [
         subprocess.run(
@@ -101,7 +101,7 @@ def test_a_seed_is_the_same_history_in_another_process(folder):
         ).stdout
         for hashes in ("1", "2")
     ]
-    assert len(json.loads(found[0])) == 3
+    assert len(json.loads(found[0])) == 2
     assert found[0] == found[1]
 
 

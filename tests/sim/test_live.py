@@ -4,6 +4,7 @@ The room is a document in memory that forgets everything now and then, as a serv
 brings what is missing. The agent on both is the bridge, and nobody had to be told to be one.
 """
 
+import os
 import random
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from tests.memory_remote import MemoryRemote, MemoryServer, MemoryTree
 START_MS = 1_795_219_200_000  # 2026-11-21
 HOUR_MS = 3_600_000
 LESSONS = [f"Lesson number {number} of a clan" for number in range(5)]
-SEEDS = 16
+SEEDS = 16 if "FLEET_SIM_HISTORIES" in os.environ else 6
 STEPS = 40
 GIT, LIVE, BOTH = "gitonly", "liveonly", "both"
 
