@@ -489,8 +489,9 @@ def _merged_words(patterns: Patterns, words: Mapping[str, str]) -> Iterator[tupl
     by_id = {each.id: each for each in records}
     for id_, group in sets.items():
         members = [by_id[each] for each in group if each in by_id and by_id[each].is_listed]
+        times = Counter(each.text for each in members)
         for each in members:
-            line = patterns.line(each.id) if sum(each.text == other.text for other in members) > 1 else None
+            line = patterns.line(each.id) if times[each.text] > 1 else None
             logged = (str(first.get("text", "")) for first in (line.wordings() if line is not None else ()))
             text = next((one for one in logged if pattern_id(one) == each.id), each.text)
             if text and text != words[id_]:

@@ -89,8 +89,8 @@ def many_discoveries() -> Files:
 
 def merged_in_a_ring() -> Files:
     lines = []
-    for number in range(1_000):
-        first = {"text": f"Lesson {number}", "merged_into": f"p-{(number + 1) % 1_000 + 100:016x}"}
+    for number in range(2_000):
+        first = {"text": f"Lesson {number}", "merged_into": f"p-{(number + 1) % 2_000 + 100:016x}"}
         column = {"add": "2026-11-20T22:30:00.123Z-0000", "first": first, "n": {"seen": 3}}
         lines.append(json.dumps({"id": f"p-{number + 100:016x}", "w": {JUNK: column}}).encode() + b"\n")
     yield f"patterns.d/{JUNK}.jsonl", b"".join(lines)
