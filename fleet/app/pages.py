@@ -168,13 +168,13 @@ def _listed(lessons: bytes) -> Iterator[Pattern]:
 
 def _folded(lessons: bytes) -> Iterator[Pattern]:
     """Yield the records of an edition, folded without any policy."""
-    for _, parts in groupby(lesson_lines(lessons), key=lambda line: line.id):  # a long record is on several lines
+    for _, parts in groupby(lesson_lines([lessons]), key=lambda line: line.id):  # a long record is on several lines
         yield fold(reduce(codec.join, parts))
 
 
 def _discoveries(log: bytes) -> list[Discovery]:
     """Return the discoveries of an edition that are not retracted."""
-    entries = [entry for _, entry in LineReader().entries(DISCOVERIES, log, "") if isinstance(entry, Discovery)]
+    entries = [entry for _, entry in LineReader().entries(DISCOVERIES, [log], "") if isinstance(entry, Discovery)]
     retracted = {each.retracts for each in entries}
     return [each for each in entries if not each.retracts and each.id not in retracted]
 

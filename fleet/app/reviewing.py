@@ -186,7 +186,7 @@ def _as_of(workspace: Workspace, stamp: str, name: str) -> dict[str, Line]:
     tree = workspace.tree
     paths = tree.paths(tree.before(clock.unpack(stamp)[0] / 1000))
     for path in sorted(path for path in paths if Kind.of(path) is PATTERNS):
-        for _, entry in LineReader().entries(PATTERNS, tree.read(paths[path].oid), path):
+        for _, entry in LineReader().entries(PATTERNS, [tree.read(paths[path].oid)], path):
             for writer, part in entry.by_writer().items() if isinstance(entry, Line) else ():
                 if is_blocked(writer, (name,)):
                     by_id[part.id] = codec.join(by_id.get(part.id, Line(part.id)), part)

@@ -127,7 +127,7 @@ class Purge:
             for source in clan_sources(self._workspace.clan):
                 if source.kind is DISCOVERIES:
                     data = self._workspace.files.read(source.file)
-                    entries = LineReader().entries(DISCOVERIES, data, source.path)
+                    entries = LineReader().entries(DISCOVERIES, [data], source.path)
                     dropped = {raw for raw, entry in entries if entry.id == discovery}
                     rest = b"\n".join(raw for raw in data.split(b"\n") if raw.removesuffix(b"\r") not in dropped)
                     self._put(source.file, rest if dropped else data, data)

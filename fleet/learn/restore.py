@@ -220,7 +220,7 @@ class _Restore:
         """Append the lines that nothing here covers: of an agent's private file, or of the clan's without one."""
         target, read = self._workspace.root / path, LineReader()
         raw_lines = set(self._workspace.files.read(target).replace(b"\r\n", b"\n").split(b"\n"))
-        entries = read.entries(kind, data, f"backup: {path}")
+        entries = read.entries(kind, [data], f"backup: {path}")
         missing = [raw for raw, entry in entries if raw not in raw_lines and not self._covers(entry, agent)]
         self._done.refused += read.refused
         self._done.lines += len(missing)

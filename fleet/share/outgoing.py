@@ -235,7 +235,7 @@ class Outbox:
         shards = {path: content(path) for path in self._paths if path.startswith(f"{kind.name}.d/")}
         if not any(shards.values()):
             return {}
-        ids = {entry.id for path, data in shards.items() for _, entry in LineReader().entries(kind, data, path)}
+        ids = {entry.id for path, data in shards.items() for _, entry in LineReader().entries(kind, [data], path)}
         edition = _Edition(kind, content(kind.edition), ids)
         return {path: (data, edition.uncovered(data, path)) for path, data in shards.items()}
 
@@ -298,14 +298,14 @@ class _Edition:
         self._entries: dict[str, Entry] = {}
         wanted_ids = {each.encode() for each in ids}
         # Most lines have other ids, and are not parsed.
-        some = (raw for _, raw in LineReader().raw_lines(data, kind.edition) if _id_in(raw) in wanted_ids)
-        for _, entry in LineReader().entries(kind, (raw + b"\n" for raw in some), kind.edition):
+        some = (raw for _, raw in LineReader().raw_lines([data], kind.edition) if _id_in(raw) in wanted_ids)
+        for _, entry in LineReader().entries(kind, [b"\n".join(some)], kind.edition):
             name = name_of(entry)
             self._entries[name] = joined_entries(self._entries.get(name), entry) or entry
 
     def uncovered(self, data: bytes, path: str) -> bytes:
         """Return the lines of a shard that the edition does not cover; unreadable lines are never covered."""
-        covered = {raw for raw, entry in LineReader().entries(self._kind, data, path) if self._covers(entry)}
+        covered = {raw for raw, entry in LineReader().entries(self._kind, [data], path) if self._covers(entry)}
         kept = [raw for raw in data.split(b"\n") if raw.strip() and raw.removesuffix(b"\r") not in covered]
         return _joined(kept) if covered else data
 

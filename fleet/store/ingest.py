@@ -36,7 +36,7 @@ from fleet.store.database import (
     without_indexes,
 )
 from fleet.store.files import Files, file_fingerprint, fingerprint, is_plain
-from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, LineReader, rows_of
+from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, LineReader
 from fleet.store.rows import Contents, FileTail, Rows
 from fleet.store.tree import BLOB_BYTES_MAX, GitTree, TreeGoneError
 
@@ -443,7 +443,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             paths = _oids(tree, head)
             if (grown := _grown(connection, tree, paths)) is not None:
                 for path, data, start in grown:
-                    rows.join(_kind(path), [FileTail(path, data[start:])], in_tree=True)
+                    rows.join(_kind(path), [FileTail(path, [data[start:]])], in_tree=True)
                     connection.execute(_PUT_BLOB, (path, paths[path], len(data), _hash(data)))
             else:
                 old = get_meta(connection, "head")
@@ -561,8 +561,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
 
     def _spill(self, rows: Rows, kind: Kind, shard: str, plans: list[_Plan]) -> None:
         """Plan content of rows that neither the tree nor a file has into the own shard: a file was cut or deleted."""
-        contents = (b"".join(self._blocks(rows, plan)) for plan in plans if _kind(plan.path) is kind)
-        missing = rows.missing(kind, contents)
+        missing = rows.missing(kind, (self._blocks(rows, plan) for plan in plans if _kind(plan.path) is kind))
         if not missing:
             return
         index = next((index for index, plan in enumerate(plans) if plan.path == shard), len(plans))
@@ -584,7 +583,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         self.refresh()
         with self._changing() as rows:
             for kind in KINDS:
-                contents = (self.files.read(source.file) for source in self.sources() if source.kind is kind)
+                contents = ([self.files.read(source.file)] for source in self.sources() if source.kind is kind)
                 if missing := rows.missing(kind, contents):
                     self.files.append(self.clan / kind.shard(writer), missing)
             self._fold_files(rows, self.sources())
@@ -728,11 +727,11 @@ class _FileReader:
             self._running.update(block)
             self.rows += block.count(b"\n")
             unread, last = unread - len(block), block[-1:]
-        self.size, self.hash, self._offset = size, hash_, size
+        self.size, self.hash = size, hash_
         return bool(self._running.digest() == hash_) and last == b"\n"
 
     def rest(self) -> FileTail:
-        return FileTail(self._path, self.lines(), self.rows + 1)
+        return FileTail(self._path, self.chunks(), self.rows + 1)
 
     def note(self, connection: Connection) -> None:
         """Record how far the file is read."""
@@ -743,15 +742,19 @@ class _FileReader:
         """Return size and hash of all that was read, a last line without an end included."""
         return self._offset, self._running.digest()
 
-    def lines(self) -> Iterator[bytes]:
-        for row in rows_of(self._file):
-            self._running.update(row)
-            self._offset += len(row)
-            if row.endswith(b"\n"):
-                self.size, self.hash = self._offset, self._running.digest()
-                self.rows += 1
+    def chunks(self) -> Iterator[bytes]:
+        offset = self.size
+        while block := self._file.read(limits.BLOCK_BYTES):
+            end = block.rfind(b"\n") + 1
+            self._running.update(block[:end])
+            if end:
+                self.size, self.hash = offset + end, self._running.digest()
+                self.rows += block.count(b"\n")
                 self._oid = ""
-            yield row
+            self._running.update(block[end:])
+            offset += len(block)
+            yield block
+        self._offset = offset
 
 
 def _grown(connection: Connection, tree: GitTree, paths: dict[str, str]) -> list[tuple[str, bytes, int]] | None:
@@ -781,7 +784,7 @@ def _contents(
     for path, oid in paths.items():
         with tree.open(oid) as content:
             reader = _FileReader(content)
-            yield _kind(path), path, reader.lines()
+            yield _kind(path), path, reader.chunks()
             connection.execute(_PUT_BLOB, (path, oid, *reader.read_whole()))
 
 

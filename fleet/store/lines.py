@@ -1,4 +1,4 @@
-"""Parser of line files: bytes to entries, line by line, so that no file and no line decides how much memory it takes.
+"""Parser of line files: bytes to entries, block by block, so that no file and no line decides how much memory it takes.
 
 The world writes BOMs, CRLF, torn last lines, binary rubbish and conflict markers. A bad line is refused with its
 reason, and kept in quarantine; both sides of a conflict are read; the good lines beside them always join.
@@ -9,11 +9,9 @@ Also append-only files of an agent's own, with a JSON line for each decision, co
 import binascii
 import json
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from hashlib import blake2b
-from io import BytesIO
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -84,33 +82,26 @@ class LineReader(msgspec.Struct):
             self.refused.append(refused)
             self._bytes += len(refused.raw)
 
-    def raw_lines(self, data: bytes | Iterable[bytes], path: str, first: int = 1) -> Iterator[tuple[int, bytes]]:
-        """Yield (number, bytes) of each line that is neither blank, too long, nor a conflict marker.
-
-        ``data``: a file's bytes, or its lines with their ends; one that is too long may come in pieces (``rows_of``).
-        """
-        number, length, head = first - 1, 0, b""
-        for row in rows_of(BytesIO(data)) if isinstance(data, bytes) else data:
-            is_whole = row.endswith(b"\n")
-            if length or not (is_whole or len(row) <= limits.LINE_BYTES_MAX + 1):
-                length, head = length + len(row), head or row[: limits.LINE_BYTES_MAX]
-                if not is_whole:
-                    continue
-            number += 1
-            raw = row.removesuffix(b"\n").removesuffix(b"\r")
-            raw = raw if number > 1 else raw.removeprefix(_BOM)
-            if length:
-                self._refuse_long(path, number, length - 1, head)
-                length, head = 0, b""
-            elif raw.startswith(_MARKERS):
-                self.markers += 1
-            elif raw and not raw.isspace():
-                yield number, raw
-        if length:
-            self._refuse_long(path, number + 1, length, head)
-
-    def _refuse_long(self, path: str, number: int, length: int, head: bytes) -> None:
-        self.refuse(Refused(path, number, f"longer than {limits.LINE_BYTES_MAX} bytes ({length})", head))
+    def raw_lines(self, data: Iterable[bytes], path: str, first: int = 1) -> Iterator[tuple[int, bytes]]:
+        """Yield (number, bytes) of each line that is neither blank, too long, nor a conflict marker."""
+        number = first - 1
+        for block in _blocks(data):
+            if isinstance(block, _Oversize):
+                number += 1
+                reason = f"longer than {limits.LINE_BYTES_MAX} bytes ({block.length})"
+                self.refuse(Refused(path, number, reason, block.head))
+                continue
+            if not block.strip():
+                number += block.count(b"\n") + 1
+                continue
+            for raw in block.split(b"\n"):
+                number += 1
+                if raw.startswith(b"{"):
+                    yield number, raw
+                elif raw.startswith(_MARKERS):
+                    self.markers += 1
+                elif raw.strip():
+                    yield number, raw
 
     def entry(self, kind: Kind, raw: bytes, path: str, number: int) -> Entry | None:
         """Return the entry that one line holds; None for one that is refused, which is noted."""
@@ -121,7 +112,7 @@ class LineReader(msgspec.Struct):
             return None
         return entry
 
-    def entries(self, kind: Kind, data: bytes | Iterable[bytes], path: str) -> Iterator[tuple[bytes, Entry]]:
+    def entries(self, kind: Kind, data: Iterable[bytes], path: str) -> Iterator[tuple[bytes, Entry]]:
         """Yield (raw line, entry) of each good line; refused ones and conflict markers are noted."""
         for number, raw in self.raw_lines(data, path):
             entry = self.entry(kind, raw, path, number)
@@ -129,7 +120,7 @@ class LineReader(msgspec.Struct):
                 yield raw, entry
 
 
-def lesson_lines(data: bytes | Iterable[bytes]) -> Iterator[Line]:
+def lesson_lines(data: Iterable[bytes]) -> Iterator[Line]:
     """Yield the good lines of lessons, without those of newer versions."""
     for _, entry in LineReader().entries(PATTERNS, data, ""):
         if isinstance(entry, Line):
@@ -143,9 +134,43 @@ def raws_of(entry: Entry) -> list[bytes]:
     return [entry.raw if isinstance(entry, Carried) else discovery.encode(entry)]
 
 
-def rows_of(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file with their ends, one that is too long in pieces: none is ever gathered."""
-    return iter(partial(file.readline, limits.LINE_BYTES_MAX + 2), b"")
+class _Oversize(msgspec.Struct, frozen=True):
+    """A line beyond the limit: its length, and its first bytes."""
+
+    length: int
+    head: bytes
+
+
+def _blocks(data: Iterable[bytes]) -> Iterator[bytes | _Oversize]:
+    """Cut a stream at line ends, into blocks without their last newline. A line beyond the limit is never gathered."""
+    rest = b""
+    skipped: _Oversize | None = None
+    is_first = True
+    for chunk in data:
+        if is_first:
+            chunk = chunk.removeprefix(_BOM)  # noqa: PLW2901 - the same chunk, without its mark
+            is_first = False
+        if skipped is not None:
+            end = chunk.find(b"\n")
+            if end < 0:
+                skipped = _Oversize(skipped.length + len(chunk), skipped.head)
+                continue
+            yield _Oversize(skipped.length + end, skipped.head)
+            skipped, chunk = None, chunk[end + 1 :]  # noqa: PLW2901 - the same chunk, past the long line
+        whole, newline, rest_new = (rest + chunk).rpartition(b"\n")
+        rest = rest_new
+        if newline:
+            yield from _without_carriage_returns(whole)
+        if len(rest) > limits.LINE_BYTES_MAX + 1:
+            skipped, rest = _Oversize(len(rest), rest[: limits.LINE_BYTES_MAX]), b""
+    if skipped is not None:
+        yield skipped
+    elif rest:
+        yield from _without_carriage_returns(rest)
+
+
+def _without_carriage_returns(block: bytes) -> Iterator[bytes]:
+    yield block.replace(b"\r\n", b"\n").removesuffix(b"\r") if b"\r" in block else block
 
 
 def name_of(entry: Entry) -> str:

@@ -59,10 +59,10 @@ _PENDING_RETRACTED = (
 
 
 class FileTail(msgspec.Struct, frozen=True):
-    """Unread part of a file: its path, its bytes, or its lines with their ends, and the number of the first line."""
+    """Unread part of a file: its path, its bytes block by block, and the number of the first line."""
 
     path: str
-    data: bytes | Iterable[bytes]
+    data: Iterable[bytes]
     first: int = 1
 
 
@@ -466,18 +466,18 @@ class Rows:
             return raw
         return line.encode(entry.without_purged(self._batch([entry.id]).rows[entry.id].line()))
 
-    def missing(self, kind: Kind, contents: Iterable[bytes]) -> bytes:
-        """Return lines with what rows have, and neither the tree nor these contents of files."""
+    def missing(self, kind: Kind, contents: Iterable[Iterable[bytes]]) -> bytes:
+        """Return lines with what rows have, and neither the tree nor these contents of files: blocks of each."""
         raws = self._missing_patterns(contents) if kind is PATTERNS else self._missing_discoveries(contents)
         return b"".join(raw + b"\n" for raw in raws)
 
-    def _missing_discoveries(self, contents: Iterable[bytes]) -> list[bytes]:
+    def _missing_discoveries(self, contents: Iterable[Iterable[bytes]]) -> list[bytes]:
         query = "SELECT line, hash FROM discovery WHERE base IS NULL ORDER BY at, id"
         pending = [checked(*row) for row in self.connection.execute(query)]
         present = {raw for data in contents for _, raw in LineReader().raw_lines(data, "")} if pending else set[bytes]()
         return [raw for raw in pending if raw not in present]
 
-    def _missing_patterns(self, contents: Iterable[bytes]) -> list[bytes]:
+    def _missing_patterns(self, contents: Iterable[Iterable[bytes]]) -> list[bytes]:
         pending = self.connection.execute(_PENDING).fetchall()
         pending_ids = {row[0] for row in pending}
         lines = (each for data in contents for each in lesson_lines(data))

@@ -11,7 +11,7 @@ their public keys.
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
@@ -20,7 +20,7 @@ import msgspec
 from fleet.model import limits, names
 from fleet.model.errors import DiskError, FleetError
 from fleet.store.files import Files
-from fleet.store.lines import KINDS, Kind, rows_of
+from fleet.store.lines import KINDS, Kind
 from fleet.text import screening
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def too_much(path: str, content: IO[bytes]) -> str:
     most = limits.SHARD_LINES_MAX if is_lessons else limits.SHARD_DISCOVERIES_MAX
     most = limits.EDITION_LINES_MAX if is_edition else most
     unreadable, unreadable_max = 0, limits.SHARD_LINES_MAX if is_edition else limits.UNREADABLE_MAX
-    for count, raw in enumerate(rows_of(content), 1):
+    for count, raw in enumerate(iter(partial(content.readline, limits.LINE_BYTES_MAX), b""), 1):
         unreadable += not (raw.startswith(b"{") and any(mark in raw for mark in _NAMING))
         if count > most:
             return f"more than the {most:,} lines that are read of {'an edition' if is_edition else 'one replica'}"

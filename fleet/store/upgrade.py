@@ -34,7 +34,7 @@ def _number(data: bytes) -> int:
 
 def _converted_file(path: str, data: bytes) -> tuple[bytes, int]:
     """Return a file of patterns with its old lines converted, each by itself, and their number."""
-    rows = [(raw, converted(raw)) for _, raw in LineReader().raw_lines(data, path)]
+    rows = [(raw, converted(raw)) for _, raw in LineReader().raw_lines([data], path)]
     count = sum(new is not None for _, new in rows)
     if not count:
         return data, 0
@@ -82,7 +82,7 @@ def upgrade(workspace: Workspace) -> list[str] | None:
     # The fetched tree has the old lines, and files here are healed from it: it is unknown until the next fetch.
     workspace.tree.move("")
     clan, count = _converted_clan(workspace)
-    records = line.joined(entry for data in clan.values() for entry in lesson_lines(data)) if count else {}
+    records = line.joined(entry for data in clan.values() for entry in lesson_lines([data])) if count else {}
     private = {id_: record for id_, record in records.items() if pattern.fold(record).scope == "private"}
     if count or any((workspace.local / name).exists() for name in VERSION_1_FILES):
         _keep_a_copy(workspace, done)
@@ -157,7 +157,7 @@ def _notes(workspace: Workspace, private: Iterable[Line]) -> dict[Path, bytes]:
 
 def _without(data: bytes, private: Collection[str]) -> bytes:
     """Return a file without private lessons. What the clan has of them comes back with its tree."""
-    rows = [(raw, _line(raw)) for _, raw in LineReader().raw_lines(data, "")]
+    rows = [(raw, _line(raw)) for _, raw in LineReader().raw_lines([data], "")]
     return b"".join(raw + b"\n" for raw, entry in rows if entry is None or entry.id not in private)
 
 

@@ -88,7 +88,7 @@ def held_in(tree: Files) -> Held:
     for path, data in sorted(tree.items()):
         kind = Kind.of(path)
         if kind is not None:
-            for _, entry in LineReader().entries(kind, data, path):
+            for _, entry in LineReader().entries(kind, [data], path):
                 held.add(entry)
     return held.without_purged()
 

@@ -355,7 +355,7 @@ class FirstCopy(Reading):
         if "/" in path or kind is None:
             return data
         found: dict[str, bytes] = {}
-        for raw, entry in LineReader().entries(kind, data, path):
+        for raw, entry in LineReader().entries(kind, [data], path):
             found.setdefault(raw.decode() if isinstance(entry, Carried) else entry.id, raw)
         return b"".join(raw + b"\n" for raw in found.values())
 

@@ -250,7 +250,7 @@ def test_good_lines_beside_anything_are_read(suite):
     for name, _, rubbish in suite:
         shard = GOOD[0] + b"\n" + rubbish + b"\n" + GOOD[1] + b"\n"
         read = lines.LineReader()
-        entries = list(read.entries(lines.PATTERNS, shard, name))
+        entries = list(read.entries(lines.PATTERNS, iter([shard]), name))
         assert [raw for raw, _ in entries] == list(GOOD), name
         assert len(read.refused) <= len([raw for raw in rubbish.split(b"\n") if raw.strip()]), name
 

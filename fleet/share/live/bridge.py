@@ -334,10 +334,10 @@ def _parsed(key: str, text: str) -> _Row:
         return _Row(kind, [], [_refused(key, text, "a row of a live document that is no text, or too long")])
     raw = text.encode("utf-8", "replace")
     if name.startswith(CARRIED):
-        kind = next((_kind_of(entry) for _, entry in LineReader().entries(PATTERNS, raw, path)), PATTERNS)
+        kind = next((_kind_of(entry) for _, entry in LineReader().entries(PATTERNS, [raw], path)), PATTERNS)
     read = LineReader()
     valid: list[tuple[bytes, Entry]] = []
-    for line_raw, entry in read.entries(kind, raw, path):
+    for line_raw, entry in read.entries(kind, [raw], path):
         if name_of(entry) == name and _kind_of(entry) is kind:
             valid.append((line_raw, entry))
         else:
