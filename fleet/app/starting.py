@@ -144,6 +144,7 @@ class SessionStart:
         # The last comparison: the next sync compares anew, and a session's start does not wait for that.
         compared = Weighing(workspace).last_clusters()
         against = {each for pair in compared.opposed for each in pair.ids}
+        opposed = workspace.patterns.some([*(against - remembered)])
         at_rest = housekeeping.resting(workspace, self._agent)
 
         def lookup(one: str) -> Pattern | None:
@@ -172,6 +173,7 @@ class SessionStart:
             news=news,
             patterns=lessons,
             total=sum(source.count() for source in stores) - number - len(news),
+            opposed=len({min(compared.of(each.id)) for each in opposed if each.is_listed}),
             discoveries=entries,
             fresh=set(new_ids),
             waiting=self._undecided(),

@@ -346,6 +346,7 @@ class _Section(NamedTuple):
         rows: the records, best first, a line each.
         total: number of records, also of those without a row.
         noun: singular and plural.
+        opposed: number of those without a row that contradict each other.
     """
 
     heading: str
@@ -353,11 +354,17 @@ class _Section(NamedTuple):
     total: int
     noun: tuple[str, str]
     command: str
+    opposed: int = 0
 
     def shown(self, rows: Sequence[str]) -> str:
         """Return the section with some of its rows, and the number of the others; "" for an empty one."""
         left_out = self.total - len(rows)
-        note = [f"{counted(left_out, *self.noun)} left out; `{self.command}`"] if left_out > 0 else []
+        opposed = min(self.opposed, max(left_out, 0))
+        note = (
+            [f"{counted(opposed, *self.noun)} left out that contradict each other; `fleet review`"] if opposed else []
+        )
+        left_out -= opposed
+        note += [f"{counted(left_out, *self.noun)} left out; `{self.command}`"] if left_out > 0 else []
         lines = [*([self.heading] if rows else []), *rows, *note]
         return _GAP + "\n".join(lines) if lines else ""
 
@@ -377,6 +384,7 @@ def session_context(
     members: Mapping[str, str] = {},
     short: Mapping[str, str] = {},
     total: int | None = None,
+    opposed: int = 0,
     note: str = "",
     standing: str = "",
     by: Mapping[str, str] = {},
@@ -396,6 +404,7 @@ def session_context(
     ``chars_max``: the room, ``CHARS_MIN`` at least.
     ``rest_max``: the room of all but the memory.
     ``total``: number of lessons besides the new ones, when ``patterns`` are only some of them.
+    ``opposed``: number of those among them that contradict each other, which ``patterns`` do not have.
     ``standing``: fleet's request to every agent, behind the second mark: it is no record.
     ``by``: id to author, of records of others: the lessons of one author fill at most a third of the room, and so do
         the discoveries.
@@ -409,7 +418,7 @@ def session_context(
     sections = (
         _decisions(waiting),
         _lessons("New since your last session:", news, None, rows, shares)._replace(noun=("new lesson", "new lessons")),
-        _lessons("Lessons of the clan:", listed, total, rows, shares),
+        _lessons("Lessons of the clan:", listed, total, rows, shares)._replace(opposed=opposed),
         _newest(discoveries, fresh, rows, _Shares(by, rest_max // 3)),
     )
     least = sum(len(section.shown(())) for section in sections)
