@@ -69,31 +69,30 @@ def import_files(
 
 
 def export(workspace: Workspace) -> dict[str, Any]:
-    """Return everything that this machine has; the same lines give the same export.
+    """Return everything that this machine has, lessons as a generator; the same lines give the same export.
 
     The logs are counted first, if this folder may be written to.
     """
     with suppress(FleetError):
         counting.reconcile_all(workspace)
     patterns, findings = workspace.patterns, workspace.discoveries
-    with workspace.snapshot():
-        retracted = findings.retracted()
-        return {
-            "format": EXPORT_FORMAT,
-            "version": EXPORT_VERSION,
-            "patterns": [
-                {**lesson_as_json(lesson), "record": msgspec.to_builtins(patterns.line(lesson.id))}
-                for lesson in patterns.records()
-            ],
-            "discoveries": [
-                {**msgspec.to_builtins(entry), "retracted": entry.id in retracted}
-                for entry in findings.all()
-                if not entry.retracts
-            ],
-            "retractions": sorted(retracted),
-            "held": workspace.db.future_ids(),
-            "carried": sorted(line.raw.decode("utf-8", "backslashreplace") for line in workspace.db.carried()),
-        }
+    retracted = findings.retracted()
+    return {
+        "format": EXPORT_FORMAT,
+        "version": EXPORT_VERSION,
+        "patterns": (
+            {**lesson_as_json(lesson), "record": msgspec.to_builtins(patterns.line(lesson.id))}
+            for lesson in patterns.records()
+        ),
+        "discoveries": [
+            {**msgspec.to_builtins(entry), "retracted": entry.id in retracted}
+            for entry in findings.all()
+            if not entry.retracts
+        ],
+        "retractions": sorted(retracted),
+        "held": workspace.db.future_ids(),
+        "carried": sorted(line.raw.decode("utf-8", "backslashreplace") for line in workspace.db.carried()),
+    }
 
 
 # --- from past sessions -----------------------------------------------------------------------------------------------

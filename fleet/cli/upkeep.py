@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from shutil import which
 from typing import Annotated, Any
@@ -179,7 +179,20 @@ def _export(
         if as_page:
             echo(pages.everything(workspace).rstrip("\n"), as_is=True)
             return
-        output.echo_json(moving.export(workspace))
+        parts = moving.export(workspace)
+        with workspace.snapshot():
+            output.chosen.put(_as_json(parts))
+
+
+def _as_json(parts: Mapping[str, Any]) -> str:
+    """Return one line of clean JSON; the items of an iterator are encoded one by one."""
+    return "{" + ",".join(f"{output.as_json(name)}:{_one_part(value)}" for name, value in parts.items()) + "}"
+
+
+def _one_part(value: Any) -> str:
+    if isinstance(value, Iterator):
+        return f"[{','.join(map(_one_part, value))}]"
+    return output.as_json(output.cleaned(value))
 
 
 @app.command("backup")
