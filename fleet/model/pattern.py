@@ -33,6 +33,7 @@ MERGED_INTO = "merged_into"
 """Field of a record that is merged: the id of the other record."""
 REDACTED = "[REDACTED:purged]"
 """Text in place of a purged one; a lesson with this text is not listed."""
+_REDACTION = "[REDACTED:"
 SCOPE, PRIVATE = "scope", "private"
 """Field with the audience of a lesson, and its value for one that never leaves this machine."""
 AUTHOR_OF_IMPORT = "agent."
@@ -106,6 +107,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         is_published: its state is ``published`` by an edit of this folder.
         retired_by: writer of the remove that retired it; "" while it is present.
         kept: fields of a merged set whose edit repeats another record's first wording: a merge kept it, nobody edited.
+        redacted: fields whose edit stands in place of a value that its writer purged.
     """
 
     id: str
@@ -125,15 +127,12 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_published: bool = False
     retired_by: str = ""
     kept: frozenset[str] = frozenset()
+    redacted: frozenset[str] = frozenset()
 
     def value(self, field: str) -> str:
         """Return a field's text; "" for a value of another type, which a peer may have set."""
         value = self.fields.get(field)
         return value if isinstance(value, str) else ""
-
-    def is_redacted(self, field: str) -> bool:
-        """Return whether a field holds what screening, or a purge, left of a text."""
-        return "[REDACTED:" in str(self.fields.get(field))
 
     @property
     def text(self) -> str:
@@ -282,7 +281,15 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
         mine=policy.mine.intersection(columns),
         is_published=fields.get("state") == "published" and edited.get("state", ("", ""))[1] in policy.mine,
         retired_by=_remover(columns, adds) if adds and not live else "",
+        redacted=frozenset(
+            field for field, (_, writer) in edited.items() if _has_redacted(columns[writer], field, fields.get(field))
+        ),
     )
+
+
+def _has_redacted(column: Column, field: str, value: object) -> bool:
+    """Return whether a column's value of a field is what a purge by its writer left."""
+    return any(field in marks for marks in column.purge.values()) and _REDACTION in str(value)
 
 
 def _counted_columns(line: Line, policy: Policy) -> dict[str, Column]:
@@ -471,6 +478,9 @@ def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
         retired_by="" if live else next((member.retired_by for member in members if member.retired_by), ""),
         kept=frozenset(
             field for field in first.edited if any(_has_wording(member, field, first) for member in members[1:])
+        ),
+        redacted=frozenset(
+            field for each in members for field in each.redacted if edited.get(field) == each.edited[field]
         ),
     )
 
