@@ -45,7 +45,6 @@ class Row(NamedTuple):
 
 
 _FENCE = r" {0,3}(?P<mark>`{3,}|~{3,})(?P<info>.*)"
-_MARKS_AHEAD = 1_000  # of other fences, in which the end of one is looked for
 _PIECE = re.compile(
     r"(?P<run>`{1,8})(?!`).*?(?<!`)(?P=run)(?!`)|`+|"
     r"<!--(?P<inside>[^<-]*(?:(?!<!--|-->)[<-][^<-]*)*)(?P<end>-->)?"
@@ -101,11 +100,11 @@ def _closed_fences(lines: list[str]) -> dict[int, int]:
     entry would hide those that follow it.
     """
     marks = [(index, mark) for index, line in enumerate(lines) if (mark := _fence_mark(line))]
+    following = _next_as_long([(mark["mark"][0], len(mark["mark"])) for _, mark in marks])
     fences: dict[int, int] = {}
     number = 0
     while number < len(marks):
-        ahead = range(number + 1, min(number + _MARKS_AHEAD, len(marks)))
-        other = next((later for later in ahead if marks[later][1]["mark"].startswith(marks[number][1]["mark"])), None)
+        other = following[number]
         if other is None or marks[other][1]["info"].strip():
             number += 1
         else:
@@ -126,6 +125,20 @@ def _fence_mark(line: str) -> re.Match[str] | None:
     mark = re.fullmatch(_FENCE, line)
     # ```x``` on one line is a code span.
     return None if mark is None or (mark["mark"][0] == "`" and "`" in mark["info"]) else mark
+
+
+def _next_as_long(marks: list[tuple[str, int]]) -> list[int | None]:
+    """Return for each (character, length) the next of that character and at least that length; one pass, by stacks."""
+    following: list[int | None] = [None] * len(marks)
+    stacks: dict[str, list[int]] = {"`": [], "~": []}
+    for number in range(len(marks) - 1, -1, -1):
+        character, length = marks[number]
+        stack = stacks[character]
+        while stack and marks[stack[-1]][1] < length:
+            stack.pop()
+        following[number] = stack[-1] if stack else None
+        stack.append(number)
+    return following
 
 
 def _beside_comments(lines: list[str], index: int) -> Generator[Row, None, int]:
