@@ -406,8 +406,11 @@ class Weighing:
         """Revoke that a pair is kept apart."""
         self._workspace.state.disagree(_APART, " ".join(sorted(pair)))
 
+    def cache_key(self) -> list[Any]:
+        """Return the key of the clusters: the generation, the state of the embeddings, and the pairs kept apart."""
+        return self._cached()[0]
+
     def _cached(self) -> tuple[list[Any], str]:
-        """Return the clusters as cached, behind their key: generation, state of the embeddings, pairs kept apart."""
         keys = ("generation", EMBEDDED, _META)
         generation, embedded, cached = self._workspace.db.ask(lambda db: [get_meta(db, key) for key in keys])
         return [int(generation), embedded, sorted(self.decided())], cached
