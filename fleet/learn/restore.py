@@ -23,7 +23,7 @@ from fleet.model import line as codec
 from fleet.model import names
 from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError, FleetError
-from fleet.model.line import Line, Refused
+from fleet.model.line import Line, Refused, is_version_1
 from fleet.model.pattern import PRIVATE
 from fleet.store import backup, lines, replica
 from fleet.store.backup import Member
@@ -208,8 +208,8 @@ class _Restore:
             self._join_lines(PATTERNS, path, member.data, agent)
         elif path == "clan-learnings/members.toml":
             _join_members(workspace, member.data)
-        elif path in _RENDERED or (path == _FORMAT and (workspace.root / path).exists()):
-            return  # made anew from the lines, or of this clan already
+        elif path in _RENDERED or path == backup.SENT or (path == _FORMAT and (workspace.root / path).exists()):
+            return  # made anew from the lines, needed by no later version, or of this clan already
         elif is_own and path.endswith("/corrections.md"):
             with workspace.log_lock(agent):
                 self.join_log(path, member.data)
@@ -222,7 +222,12 @@ class _Restore:
         raw_lines = set(self._workspace.files.read(target).replace(b"\r\n", b"\n").split(b"\n"))
         entries = read.entries(kind, [data], f"backup: {path}")
         missing = [raw for raw, entry in entries if raw not in raw_lines and not self._covers(entry, agent)]
-        self._done.refused += read.refused
+        # Lines of fleet 0.1 come back as they are: `fleet upgrade` reads them.
+        old = [each.raw for each in read.refused if is_version_1(each.raw)] if kind is PATTERNS else []
+        missing += [raw for raw in old if raw not in raw_lines]
+        if old:
+            self._workspace.warn("lines of fleet 0.1 came back: run `fleet upgrade`, which converts them")
+        self._done.refused += [each for each in read.refused if each.raw not in old]
         self._done.lines += len(missing)
         if missing:
             self._workspace.files.append(target, b"".join(raw + b"\n" for raw in missing))

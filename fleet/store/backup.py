@@ -41,7 +41,10 @@ CLAN = "clan-learnings"
 HOMES = homes.DEFAULT
 """First part of the paths of the homes in a backup, wherever they are in a workspace."""
 
-_SINGLE = frozenset({CONFIG, REPLICAS, LOCAL})
+SENT = ".fleet/sent"
+"""File in the backups of fleet 0.1: what was sent."""
+
+_SINGLE = frozenset({CONFIG, REPLICAS, LOCAL, SENT})
 _BLOCK = tarfile.BLOCKSIZE
 _UNSAFE = r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]"
 _TEMPORARY = re.compile(r"\..+\.tmp", re.DOTALL)
@@ -135,7 +138,7 @@ def _collect(workspace: Workspace) -> tuple[dict[str, Path], list[str]]:
     No link is followed.
     """
     root = workspace.root
-    files = {path: root / path for path in _SINGLE - {LOCAL} if is_plain(root / path)}
+    files = {path: root / path for path in _SINGLE - {LOCAL, SENT} if is_plain(root / path)}
     left: list[str] = []
     for note in sorted(file for name in homes.NOTES for file in root.glob(name)):
         _add(files, left, note, note.relative_to(root).as_posix(), root)

@@ -393,15 +393,22 @@ def test_a_row_that_no_database_can_hold_keeps_no_lesson_from_coming_back(saved)
     assert LESSON in saved.seen("alone")
 
 
-def test_lines_of_fleet_0_1_in_a_backup_are_refused_with_what_reads_them(stage):
-    old = {"add": {"tank.0a1b2c3d": "2026-11-20T00:00:00.000Z-0000"}, "id": "p-3f9c1a2b7d4e5f60", "set": {"text": "x"}}
+def test_a_backup_that_fleet_0_1_made_comes_back_and_is_converted_by_an_upgrade(stage):
+    old = {
+        "add": {"tank.0a1b2c3d": "2026-11-20T00:00:00.000Z-0000"},
+        "id": "p-3f9c1a2b7d4e5f60",
+        "set": {"text": LESSON},
+    }
     made(
         stage,
         ("fleet.toml", tarfile.REGTYPE, b"", ""),
+        (".fleet/sent", tarfile.REGTYPE, b"00\n", ""),
         ("clan-learnings/patterns.jsonl", tarfile.REGTYPE, json.dumps(old).encode() + b"\n", ""),
     )
-    done = stage.run("alone", "restore-backup", "../b.tar.gz", "--yes", expect=3)
-    assert "written by fleet 0.1: run `fleet upgrade`" in done.stdout + done.stderr
+    done = stage.run("alone", "restore-backup", "../b.tar.gz", "--yes")
+    assert "fleet upgrade" in done.stderr
+    stage.run("alone", "upgrade")
+    assert stage.seen("alone") == {LESSON: 0}
 
 
 def test_a_hand_written_entry_that_nobody_counted_yet_is_in_the_backup_as_one(saved):
