@@ -11,7 +11,7 @@ does not come back by itself.
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,7 +70,8 @@ class CountedLog:
 
         ``days``: leave out what is older; 0 leaves out nothing for its age.
         """
-        if not self._workspace.files.read(self.log_file()):
+        page = self._workspace.files.read(self.log_file())
+        if not page or not _read_since(_read_note(self._workspace, self._agent), page).waiting:
             return 0
         from fleet.learn.signals import Signals  # a correction flags nothing
 
@@ -246,10 +247,12 @@ class _Checkpoint(msgspec.Struct, frozen=True):
     Attributes:
         size: bytes of the log that are counted.
         hash: hash of these bytes.
+        waiting: number of entries in them whose lesson is still to be stated.
     """
 
     size: int = 0
     hash: str = ""
+    waiting: int = 0
 
     def is_prefix_of(self, page: bytes) -> bool:
         """Return whether the page begins with what was counted."""
@@ -265,8 +268,8 @@ def _hash(page: bytes) -> str:
 
 
 def _read_note(workspace: Workspace, agent: str) -> _Checkpoint:
-    size, _, digest = workspace.db.noted(_note_key(agent)).partition(" ")
-    return _Checkpoint(int(size), digest) if size.isdecimal() else _Checkpoint()
+    size, digest, waiting = [*workspace.db.noted(_note_key(agent)).split(" "), "", "", ""][:3]
+    return _Checkpoint(int(size), digest, int(waiting)) if size.isdecimal() and waiting.isdecimal() else _Checkpoint()
 
 
 class _UncountedPart(msgspec.Struct, frozen=True):
@@ -274,11 +277,13 @@ class _UncountedPart(msgspec.Struct, frozen=True):
 
     Attributes:
         counted: the bytes before it.
+        waiting: number of entries of the whole log whose lesson is still to be stated.
     """
 
     counted: bytes
     log: Log
     bound: list[Bound]
+    waiting: int
 
 
 def _read_since(noted: _Checkpoint, page: bytes) -> _UncountedPart:
@@ -286,7 +291,8 @@ def _read_since(noted: _Checkpoint, page: bytes) -> _UncountedPart:
     if noted.is_prefix_of(page) and (read := _read_rest(noted, page)) is not None:
         return read
     log = corrections_md.Log.parse(page)
-    return _UncountedPart(b"", log, log.bound())
+    bound = log.bound()
+    return _UncountedPart(b"", log, bound, _waiting(bound))
 
 
 def _read_rest(noted: _Checkpoint, page: bytes) -> _UncountedPart | None:
@@ -304,7 +310,7 @@ def _read_rest(noted: _Checkpoint, page: bytes) -> _UncountedPart | None:
     is_repeated = any(f"<!-- fleet {record.id} p-".encode() in counted for record in log.records)
     if not is_plain or not is_counted or is_repeated or _has_marks(counted, log.records):
         return None
-    return _UncountedPart(counted, log, bound)
+    return _UncountedPart(counted, log, bound, noted.waiting + _waiting(bound))
 
 
 def _has_marks(page: bytes, records: Sequence[Record]) -> bool:
@@ -313,6 +319,10 @@ def _has_marks(page: bytes, records: Sequence[Record]) -> bool:
         return False
     earlier = corrections_md.Record.search(page, {record.pattern for record in records})
     return any(f"<!-- fleet undone {record.id} ".encode() in page for record in earlier)
+
+
+def _waiting(bound: Iterable[Bound]) -> int:
+    return sum(b.record is None and not b.entry.pattern for b in bound)
 
 
 class _Backlog:
@@ -497,7 +507,8 @@ class _Backlog:
     def note(self) -> None:
         """Note how far the log is counted, once the database has the lines."""
         if self._workspace.db.refresh(WAIT_S):
-            self._workspace.db.note(_note_key(self._writer.agent), f"{len(self._page)} {_hash(self._page)}")
+            noted = f"{len(self._page)} {_hash(self._page)} {self._read.waiting}"
+            self._workspace.db.note(_note_key(self._writer.agent), noted)
 
 
 def _heading_ms(when: str) -> int | None:
