@@ -109,9 +109,9 @@ def refresh(workspace: Workspace) -> list[Entry]:
         return []
     Runs(workspace).recover()
     _mirror_all(workspace)
-    today = workspace.wall()[:10]
-    overdue = [each for each in Inboxes(workspace).waiting() if (day := each.last_day()) and day < today]
-    return [_drop(workspace, each) for each in overdue if not _has_own_words(workspace, each)]
+    boxes = [Inbox(workspace, agent) for agent in Inboxes(workspace).agents]
+    expired = [each for box in boxes for each in box.expire(lambda entry: _has_own_words(workspace, entry))]
+    return [_without_draft(workspace, each) for each in expired]
 
 
 def _mirror_all(workspace: Workspace) -> None:
@@ -137,17 +137,18 @@ def _mirror_all(workspace: Workspace) -> None:
 
 def _has_own_words(workspace: Workspace, entry: Entry) -> bool:
     """Return whether a draft is there and no longer reads as its run wrote it: what a person wrote is never dropped."""
-    draft = _skill_draft(workspace, entry)
+    draft = _skill_draft(workspace, entry) if entry.item.kind == "skill" else b""
     with suppress(NoError):
         return bool(draft) and draft not in (edit.after for edit in Runs(workspace).find(entry.item.run).edits)
     return bool(draft)
 
 
-def _drop(workspace: Workspace, entry: Entry) -> Entry:
-    """Drop an overdue item, with its draft; return it with that decision."""
+def _without_draft(workspace: Workspace, entry: Entry) -> Entry:
+    """Remove the draft of a dropped item; return the item with that decision."""
+    if entry.item.kind != "skill" or _has_own_words(workspace, entry):
+        return entry
     did, run = _skill_reject(workspace, entry)
-    why = f"its last day was {entry.last_day()}"
-    decision = Decision(id=entry.item.id, outcome="expired", why=why, did=did, run=run)
+    decision = Decision(id=entry.item.id, outcome="expired", why="nobody decided it in time", did=did, run=run)
     Inbox(workspace, entry.agent).decide([decision])
     return entry._replace(decision=decision)
 

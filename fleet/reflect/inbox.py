@@ -5,7 +5,7 @@ as it was nor in other words. An item that was never shown never expires. A deci
 review`` answered, a lesson that was promoted by hand) is one here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import date, timedelta
 from hashlib import blake2b
@@ -203,6 +203,16 @@ class Inbox:
         at = self._workspace.wall()
         with self._locked():
             self._lines.add([_Shown(id=each, at=at) for each in ids])
+
+    def expire(self, stays: Callable[[Entry], bool] = lambda _: False) -> list[Entry]:
+        """Drop the items that were shown and whose last day has passed, but for some that stay; return them."""
+        today = self._workspace.wall()[:_DAY_CHARS]
+        overdue = [each for each in self.entries() if each.is_pending and (day := each.last_day()) and day < today]
+        expired = [each for each in overdue if not stays(each)]
+        if expired:
+            last_days = {each.item.id: f"its last day was {each.last_day()}" for each in expired}
+            self.decide([Decision(id=id_, outcome="expired", why=why) for id_, why in last_days.items()])
+        return expired
 
     def _locked(self) -> AbstractContextManager[None]:
         return self._workspace.lock(f"inbox-{self._agent}")

@@ -179,17 +179,16 @@ def test_the_best_evidenced_comes_first_then_the_oldest(w, clock):
 
 
 def test_what_nobody_was_shown_never_expires_and_what_was_has_a_week(w, clock):
-    learning.correct(w, "velma", Correction("w", "r", "Quote every variable"), session="s")
     put(w, "Run the migrations before the tests", until="2026-11-22")
     clock.now += 30 * DAY
-    assert deciding.refresh(w) == []
+    assert Inbox(w, "velma").expire() == []
     Inboxes(w).show(Inboxes(w, ["velma"]).waiting())
     clock.now += 7 * DAY
-    assert deciding.refresh(w) == []
+    assert Inbox(w, "velma").expire() == []
     clock.now += DAY
-    assert [each.item.title for each in deciding.refresh(w)] == ["Run the migrations before the tests"]
+    assert [each.item.title for each in Inbox(w, "velma").expire()] == ["Run the migrations before the tests"]
     assert waits(w) == []
-    assert deciding.refresh(w) == []
+    assert Inbox(w, "velma").expire() == []
 
 
 def test_a_second_look_writes_nothing(w):
