@@ -46,7 +46,7 @@ _BULK = "bulk"
 _FIELD = "inbox"
 """Name of the field of a run with its decision of an item."""
 _DIFF_LINES_MAX = 200
-_GONE = "it was decided where it arose, or is not true any more"
+_GONE = "it waits no more where it arose: it was decided there, or is not true any more"
 
 
 class _Handler(NamedTuple):
@@ -105,20 +105,13 @@ def diff_of(workspace: Workspace, entry: Entry) -> str:
 
 def refresh(workspace: Workspace) -> list[Entry]:
     """Mirror the pending decisions of other places, and drop overdue items; return the dropped ones."""
-    if not workspace.agents_here():
+    agents = workspace.agents_here()
+    if not agents:
         return []
     Runs(workspace).recover()
-    _mirror_all(workspace)
-    boxes = [Inbox(workspace, agent) for agent in Inboxes(workspace).agents]
-    expired = [each for box in boxes for each in box.expire(lambda entry: _has_own_words(workspace, entry))]
-    return [_without_draft(workspace, each) for each in expired]
+    owner = workspace.replicas().default_agent or agents[0]
+    items_waiting = Inboxes(workspace).waiting()
 
-
-def _mirror_all(workspace: Workspace) -> None:
-    """Mirror the pending decisions of other places."""
-    if not (agents := workspace.agents_here()):
-        return
-    owner, items_waiting = workspace.replicas().default_agent or agents[0], Inboxes(workspace).waiting()
     with workspace.snapshot():
         table = [
             (owner, PAIRS, [_pair_item(each) for each in reviewing.undecided_pairs(workspace)]),
@@ -133,6 +126,9 @@ def _mirror_all(workspace: Workspace) -> None:
         _mirror(workspace, agent, items, [each for each in mine if "what" not in each.item.body])
     rows = [each for each in items_waiting if each.item.body.get("what") == consolidating.WHAT]
     _mirror(workspace, owner, consolidating.waiting(workspace), rows, "it stands no more under Ready to Promote")
+    boxes = [Inbox(workspace, agent) for agent in Inboxes(workspace).agents]
+    expired = [each for box in boxes for each in box.expire(lambda entry: _has_own_words(workspace, entry))]
+    return [_without_draft(workspace, each) for each in expired]
 
 
 def _has_own_words(workspace: Workspace, entry: Entry) -> bool:
@@ -346,13 +342,6 @@ def _draft_path(workspace: Workspace, entry: Entry) -> str:
     return workspace.current_path(_body(entry, "draft"))
 
 
-def _mirror_check(workspace: Workspace, entry: Entry) -> str:
-    """Return why an item waits no more where it arose: mirroring that closes it."""
-    _mirror_all(workspace)
-    now = next(each for each in Inbox(workspace, entry.agent).entries() if each.item.id == entry.item.id)
-    return now.decision.why if now.decision is not None else ""
-
-
 def _skill_check(workspace: Workspace, entry: Entry) -> str:
     draft, target = _skill_draft(workspace, entry), _body(entry, "target")
     if PurePosixPath(target).name != _SKILL:
@@ -400,6 +389,13 @@ def _lesson_check(workspace: Workspace, entry: Entry) -> str:
     return ""
 
 
+def _promotion_check(workspace: Workspace, entry: Entry) -> str:
+    memory = AgentMemory(workspace, entry.agent).standing()
+    if _body(entry, "lesson") in memory.lessons:
+        return f"{_body(entry, 'lesson')} stands in the memory already"
+    return _lesson_check(workspace, entry)
+
+
 def _promotion_diff(workspace: Workspace, entry: Entry) -> str:
     lesson = reflecting.records_of(workspace, entry.agent).lesson(_body(entry, "lesson"))
     return f"+ {Renderer().lesson(lesson)}" if lesson is not None else entry.item.diff
@@ -417,6 +413,11 @@ def _promotion_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
     return f"{demoted} stays out of {entry.agent}'s memory", run
 
 
+def _row_check(workspace: Workspace, entry: Entry) -> str:
+    keys = {each.key for each in consolidating.waiting(workspace)}
+    return "" if entry.item.key in keys else "it stands no more under Ready to Promote"
+
+
 def _row_decide(workspace: Workspace, entry: Entry, *answer: str) -> tuple[str, str]:
     run = consolidating.decide(workspace, entry.agent, entry.item.body, is_yes=bool(answer))
     return f"{_body(entry, 'item')} is {'in AGENTS.md' if answer else 'suggested no more'}", run
@@ -426,6 +427,13 @@ def _guard_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[st
     lesson, decision = _body(entry, "lesson"), _body(entry, "decision") or "ask"
     guard, run = _recorded(workspace, lambda: starting.Guards(workspace).decide(lesson, decision), "guard")
     return f"{guard.id} guards {guard.trigger}: {guard.decision}", run
+
+
+def _pair_check(workspace: Workspace, entry: Entry) -> str:
+    ids = set(_body(entry, "pair").split(":"))
+    if any({each.one.id, each.other.id} == ids for each in reviewing.undecided_pairs(workspace)):
+        return ""
+    return "it is no pair any more: it was decided, or one of the lessons changed"
 
 
 def _answering(answer: str) -> Callable[..., tuple[str, str]]:
@@ -445,7 +453,15 @@ def _contradiction_approve(workspace: Workspace, entry: Entry, answer: str) -> t
             f"{entry.item.id} asks which of the two holds: --answer first or --answer second; to reject it says that "
             "both do, each in its own context. Nothing was changed"
         )
-    return _answering(answer)(workspace, entry)
+    ids = _body(entry, "pair").split(":")
+    pair = next(each for each in reviewing.undecided_pairs(workspace) if {each.one.id, each.other.id} == set(ids))
+    is_first = (answer == reviewing.FIRST) == (pair.one.id == ids[0])  # as it is shown, whatever the order there
+    return _answering(reviewing.FIRST if is_first else reviewing.SECOND)(workspace, entry)
+
+
+def _bulk_check(workspace: Workspace, entry: Entry) -> str:
+    is_there = any(each.name == _body(entry, "pair") for each in reviewing.questions(workspace))
+    return "" if is_there else "nothing of it waits any more"
 
 
 def _candidate_check(workspace: Workspace, entry: Entry) -> str:
@@ -524,13 +540,13 @@ def _consolidate_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[
 HANDLERS: dict[str, _Handler] = {
     "skill": _Handler(_skill_check, _skill_approve, _skill_reject, _skill_diff),
     "persona": _Handler(_note_check, _note_approve),
-    "promotion": _Handler(_mirror_check, _promotion_approve, _promotion_reject, _promotion_diff),
+    "promotion": _Handler(_promotion_check, _promotion_approve, _promotion_reject, _promotion_diff),
     "guard": _Handler(_lesson_check, _guard_approve),
-    _BULK: _Handler(_mirror_check, _answering(reviewing.TAKE), _answering(reviewing.LEAVE)),
-    "merge": _Handler(_mirror_check, _answering(reviewing.SAME), _answering(reviewing.DIFFERENT)),
-    "contradiction": _Handler(_mirror_check, _contradiction_approve, _answering(reviewing.BOTH)),
+    _BULK: _Handler(_bulk_check, _answering(reviewing.TAKE), _answering(reviewing.LEAVE)),
+    "merge": _Handler(_pair_check, _answering(reviewing.SAME), _answering(reviewing.DIFFERENT)),
+    "contradiction": _Handler(_pair_check, _contradiction_approve, _answering(reviewing.BOTH)),
     "candidate": _Handler(_candidate_check, _candidate_approve),
-    "promotion:agents-md": _Handler(_mirror_check, _row_decide, _row_decide),
+    "promotion:agents-md": _Handler(_row_check, _row_decide, _row_decide),
     "plan:consolidate": _Handler(lambda *_: "", _consolidate_approve),
     "plan:tidy": _Handler(lambda *_: "", _tidy_approve),
     "candidate:note": _Handler(_note_check, _note_approve),
