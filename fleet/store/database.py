@@ -28,7 +28,9 @@ from fleet.store.files import inode
 SCHEMA_NUMBER = 8
 BUSY_S = 20.0
 _LOCKED_S = 0.005
-_DATA = Path(__file__).with_name("data")
+_SCHEMA, _LOCAL_SCHEMA = (
+    Path(__file__).with_name("data").joinpath(name).read_text("utf-8") for name in ("state.sql", "local.sql")
+)
 
 # A damaged file makes SQLite, and Python's module around it, raise any of these.
 TROUBLE: tuple[type[Exception], ...] = (
@@ -170,7 +172,7 @@ def _all_or_nothing(connection: sqlite3.Connection) -> Iterator[None]:
 
 def _make_tables(connection: sqlite3.Connection) -> None:
     """Make the tables in an empty database. Its generation begins where no earlier database's ended."""
-    connection.executescript(f"BEGIN; {(_DATA / 'state.sql').read_text('utf-8')}")
+    connection.executescript(f"BEGIN; {_SCHEMA}")
     set_meta(connection, "generation", str(time.time_ns() // 1000))
     connection.commit()
 
@@ -465,7 +467,7 @@ def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
         _use_wal(connection, wait_s)
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
         connection.execute("PRAGMA secure_delete = ON")
-        connection.executescript((_DATA / "local.sql").read_text("utf-8"))
+        connection.executescript(_LOCAL_SCHEMA)
     except sqlite3.OperationalError as why:
         connection.close()
         if not is_unwritable(why) or not path.is_file() or not path.stat().st_size:

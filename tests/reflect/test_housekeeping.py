@@ -214,6 +214,12 @@ def test_what_is_stale_goes_to_rest(at_ms, more, archived):
     assert all(each.sweep == ARCHIVE for each in found.changes)
 
 
+@pytest.mark.parametrize(("importance", "archived"), [(0.9, False), (0.2, True)])
+def test_what_matters_stays_though_it_is_old(importance, archived):
+    found = Plan.of([note("a", PIN, NOW_MS - 48 * HOUR_MS, importance=importance)], NOW_MS, archive_hours=24)
+    assert bool(found.report.archived) == archived
+
+
 def test_the_threshold_of_age_is_configured():
     assert Plan.of([note("a", PIN, OLD_MS)], NOW_MS, archive_hours=200).changes == ()
 

@@ -10,7 +10,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from fleet.model.errors import DiskError, UsageError
+from fleet.model.errors import BusyError, DiskError, UsageError
 from fleet.store import consent
 from fleet.store.config import Live as Settings
 from fleet.store.files import Files
@@ -212,7 +212,11 @@ def published(port: int, token: str) -> Iterator[None]:
         ) from why
     try:
         os.fchmod(handle, 0o600)
-        with Files(path.parent).lock(path, _WAIT_S):
+        with ExitStack() as held:
+            try:
+                held.enter_context(Files(path.parent).lock(path, _WAIT_S))
+            except BusyError as why:
+                raise BusyError(f"another server of yours holds {path}; nothing was started") from why
             try:
                 os.ftruncate(handle, 0)
                 os.pwrite(handle, token.encode() + b"\n", 0)
