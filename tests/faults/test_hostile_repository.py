@@ -23,6 +23,7 @@ import pytest
 
 from fleet.cli.commands import MODULES
 from fleet.hosts.install import HOSTS
+from fleet.store import process
 from fleet.store.consent import AUTHOR, LIVE, REFLECT, REMOTE, SEMANTIC, WEBHOOK
 from tests import commands
 from tests.cli.conftest import ROOT, Shell
@@ -330,7 +331,7 @@ def check_nothing_happened(hostile: Hostile, before: dict[str, bytes | str], sai
     programs = {each.split()[1] for each in told if each.startswith("run")}
     assert programs <= {"git", "sh", "python", "python3", Path(sys.executable).name, "claude"}, programs
     shells = [each for each in told if each.startswith("run sh")]
-    assert not [each for each in shells if "exec 3<&0" not in each], shells  # ours, around git
+    assert not [each for each in shells if f"'{process._TIED}', 'git'" not in each], shells  # ours, around git
     inside = [path for path in hostile.clone.rglob("*") if path.is_file() and not path.is_symlink()]
     kept = b"".join(path.read_bytes() for path in inside) + said.encode()
     for secret in filter(None, SECRETS.values()):
