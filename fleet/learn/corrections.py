@@ -302,12 +302,12 @@ class Corrections:
         patterns = self._workspace.patterns
         with self._workspace.db.without_refresh():
             merged = {member: group[0] for member, group in patterns.groups().items()}
-            meaning = self._by_meaning(text)
+            meaning = self._by_meaning(text) if patterns.has_embeddings() else {}
             candidates = patterns.candidates(text) | {each.id: each.text for each in patterns.some(list(meaning))}
         return near(text, [each for each in candidates.items() if each[0] not in ids], NEAR_MAX, meaning, merged)
 
     def _by_meaning(self, text: str) -> dict[str, float]:
-        from fleet.store.semantic import Embeddings  # 1 ms that a hook need not spend
+        from fleet.store.semantic import Embeddings  # 1 ms, and most clans embed nothing
 
         return dict(Embeddings(self._workspace).nearest(text, CANDIDATES_MAX))
 

@@ -274,6 +274,10 @@ class Patterns(_Table):
         """Return id and words of the listed records that share most of the rare words of a text, best first."""
         return self._ingest.ask(lambda db: _candidates(db, Words(text).terms()))
 
+    def has_embeddings(self) -> bool:
+        """Return whether any lesson has an embedding."""
+        return bool(self._rows("SELECT 1 FROM vector LIMIT 1"))
+
     def matching(self, expression: str, count: int, *, retired: bool = False) -> list[tuple[str, float]]:
         """Return (id, bm25, smaller is better) of the lessons that an FTS5 expression finds."""
         return [(row[0], row[1]) for row in self._rows(_FOUND, expression, count * _LOOKED_UP, retired, count)]

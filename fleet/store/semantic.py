@@ -137,10 +137,11 @@ class Embeddings:
 
         The first question of a process loads the model. An endpoint that does not answer is as good as none.
         """
-        query = "SELECT DISTINCT model FROM vector"  # before the source, which is looked for in files
-        models = {name for (name,) in self._workspace.db.ask(lambda db: db.execute(query).fetchall())}
-        chosen = self.source() if models else None
-        if chosen is not None and chosen.name in models:
+        chosen = self.source()
+        if chosen is None:
+            return []
+        query = "SELECT 1 FROM vector WHERE model = ?"
+        if self._workspace.db.ask(lambda db: db.execute(query, (chosen.name,)).fetchone()):
             with suppress(OSError, ValueError, *TROUBLE):
                 return _best(self._workspace.db.database.open(), chosen, screened(text), count, least)
         return []
