@@ -22,15 +22,7 @@ from typing import NamedTuple
 import msgspec
 
 from fleet.model import limits, names
-from fleet.model.line import (
-    NOTHING,
-    BadLineError,
-    Column,
-    Line,
-    decode,
-    encode,
-    is_larger,
-)
+from fleet.model.line import NOTHING, BadLineError, Column, Line, decode, encode, is_larger
 from fleet.model.names import FIELDS
 
 OWN, BULK = "own", "bulk"
