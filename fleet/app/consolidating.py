@@ -519,7 +519,7 @@ def _hold_lock(workspace: Workspace, *, force: bool) -> Iterator[Callable[[], No
     """Hold the lock of a consolidation, and yield a function that notes a change, which moves the lock's time."""
     with workspace.lock("consolidation", 0):
         now_ms, lock = workspace.world.wall_ms(), _lock(workspace)
-        # A lock of ours is left behind: the one that dies with its process is held here.
+        # A lock file of ours is stale, however fresh: who wrote it held the flock that is held here now.
         is_ours = workspace.files.read(workspace.local / _OURS) == f"{lock.at_ms}\n".encode()
         if lock.is_live(now_ms) and not is_ours:
             raise BusyError(
@@ -614,11 +614,11 @@ def _migration(workspace: Workspace) -> tuple[list[Edit], list[str]]:
         raise RefusedError(f"{len(lost)} lines would be in no new file, such as {lost[0][:80]!r}; nothing was changed")
     backup = _backup(workspace, data)
     report = [f"{backup}: the old file, byte for byte", *migration.report]
-    return [Edit(backup, None, data), *_edits(migration.files, data_by_path)], report
+    return [Runs(workspace).page(backup).to(data), *_edits(migration.files, data_by_path)], report
 
 
 def _backup(workspace: Workspace, data: bytes) -> str:
-    """Return a name for the old file that nothing bears yet."""
+    """Return the path of the backup: a free one, or one that has these bytes already."""
     name, number = consolidation.BACKUP, 2
     while os.path.lexists(workspace.root / name) and workspace.files.read(workspace.root / name) != data:
         name, number = f"{consolidation.BACKUP}.{number}", number + 1

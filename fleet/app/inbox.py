@@ -1,12 +1,14 @@
 """Use cases of the inbox: the queue of items that wait for a person, and the effect of a yes or a no to each.
 
-Reflections add some items. The others mirror pending decisions elsewhere: pairs of ``fleet review``, and lessons that
-wait for a place in a memory. A decision in one place closes the item everywhere.
+Reflections add some items. The others mirror pending decisions elsewhere: pairs and questions of ``fleet review``,
+lessons that wait for a place in a memory, and rows under Ready to Promote. A decision in one place closes the item
+everywhere.
 
 ``HANDLERS`` has a handler for each kind, or kind and ``what`` of the body, as ``plan:tidy``. Bodies: a skill has
 ``draft`` and ``target``, paths of a SKILL.md (and ``before``, the text of a skill that is to be edited); persona
 ``note``; promotion ``lesson``; guard ``lesson`` and ``decision``; merge and contradiction ``pair``; bulk ``pair``, a
-question; candidate ``pattern`` and, where known, ``wrong``, ``right``, ``category``, ``tags``, ``trigger``, ``source``.
+question; promotion:agents-md the cells of its row; candidate:note and candidate:person ``note``; candidate ``pattern``
+and, where known, ``wrong``, ``right``, ``category``, ``tags``, ``trigger``, ``source``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,6 +49,7 @@ _FIELD = "inbox"
 """Name of the field of a run with its decision of an item."""
 _DIFF_LINES_MAX = 200
 _GONE = "it waits no more where it arose: it was decided there, or is not true any more"
+_ROW_GONE = "it stands no more under Ready to Promote"
 
 
 class _Handler(NamedTuple):
@@ -125,7 +128,7 @@ def refresh(workspace: Workspace) -> list[Entry]:
         mine = [each for each in items_waiting if each.agent == agent and each.item.kind in kinds]
         _mirror(workspace, agent, items, [each for each in mine if "what" not in each.item.body])
     rows = [each for each in items_waiting if each.item.body.get("what") == consolidating.WHAT]
-    _mirror(workspace, owner, consolidating.waiting(workspace), rows, "it stands no more under Ready to Promote")
+    _mirror(workspace, owner, consolidating.waiting(workspace), rows, _ROW_GONE)
     boxes = [Inbox(workspace, agent) for agent in Inboxes(workspace).agents]
     expired = [each for box in boxes for each in box.expire(lambda entry: _has_own_words(workspace, entry))]
     return [_without_draft(workspace, each) for each in expired]
@@ -415,12 +418,17 @@ def _promotion_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
 
 def _row_check(workspace: Workspace, entry: Entry) -> str:
     keys = {each.key for each in consolidating.waiting(workspace)}
-    return "" if entry.item.key in keys else "it stands no more under Ready to Promote"
+    return "" if entry.item.key in keys else _ROW_GONE
 
 
-def _row_decide(workspace: Workspace, entry: Entry, *answer: str) -> tuple[str, str]:
-    run = consolidating.decide(workspace, entry.agent, entry.item.body, is_yes=bool(answer))
-    return f"{_body(entry, 'item')} is {'in AGENTS.md' if answer else 'suggested no more'}", run
+def _row_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
+    run = consolidating.decide(workspace, entry.agent, entry.item.body, is_yes=True)
+    return f"{_body(entry, 'item')} is in AGENTS.md", run
+
+
+def _row_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
+    run = consolidating.decide(workspace, entry.agent, entry.item.body, is_yes=False)
+    return f"{_body(entry, 'item')} is suggested no more", run
 
 
 def _guard_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
@@ -486,7 +494,7 @@ def _candidate_approve(workspace: Workspace, entry: Entry, _answer: str) -> tupl
     return f"logged {logged.id}: {logged.text}", run
 
 
-def _tidy_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[str, str]:  # noqa: ARG001 - as all of them
+def _tidy_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
     """Put a notebook in order as it is now, by a fresh plan of any size."""
     from fleet.app import tidying  # 6 ms that a sync, which only gathers what waits, need not spend
 
@@ -531,7 +539,7 @@ def _with_persona(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str
     return path, [row], [page.to(f"{page.text}{gap}{row}\n")]
 
 
-def _consolidate_approve(workspace: Workspace, entry: Entry, why: str) -> tuple[str, str]:  # noqa: ARG001 - as all of them
+def _consolidate_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
     """Consolidate the daily logs as they are now, by a fresh plan of any size."""
     consolidated = consolidating.consolidate(workspace, entry.agent, force=True)
     return consolidated.summary(), consolidated.run
@@ -546,7 +554,7 @@ HANDLERS: dict[str, _Handler] = {
     "merge": _Handler(_pair_check, _answering(reviewing.SAME), _answering(reviewing.DIFFERENT)),
     "contradiction": _Handler(_pair_check, _contradiction_approve, _answering(reviewing.BOTH)),
     "candidate": _Handler(_candidate_check, _candidate_approve),
-    "promotion:agents-md": _Handler(_row_check, _row_decide, _row_decide),
+    f"promotion:{consolidating.WHAT}": _Handler(_row_check, _row_approve, _row_reject),
     "plan:consolidate": _Handler(lambda *_: "", _consolidate_approve),
     "plan:tidy": _Handler(lambda *_: "", _tidy_approve),
     "candidate:note": _Handler(_note_check, _note_approve),

@@ -153,9 +153,11 @@ def fetch_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
     _ensure_replica(workspace, agent)
     promoted: list[str] = []
     with workspace.lock("sync"):
-        exchanged = Exchange(workspace, remote, _hooks(workspace, promoted)).fetch()
-        for warning in remote.warnings:
-            workspace.warn(warning)
+        try:
+            exchanged = Exchange(workspace, remote, _hooks(workspace, promoted)).fetch()
+        finally:
+            for warning in remote.warnings:
+                workspace.warn(warning)
         _note_remote_answered(workspace, fetched=workspace.wall())
         warn_of_old_state(workspace, exchanged.lost)
         pages.write_page(workspace)
@@ -169,7 +171,7 @@ def fetch_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
 
 
 def update_here(workspace: Workspace, agent: str) -> tuple[list[str], bool]:
-    """Count the logs, update the memories here, and render ``patterns.md``: a sync without a remote.
+    """Count the logs, update the memories here, and render ``patterns.md``: the local part of a sync.
 
     Returns the texts of the lessons that entered a memory, and whether the page changed.
     """
@@ -296,10 +298,8 @@ def _purge_received_secrets(workspace: Workspace) -> None:
     agents = [agent for agent in workspace.agents_here() if workspace.replica_name(agent)]
     if workspace.is_read_only or not agents:
         return
-    generation, row = map(int, (workspace.state.get(_SCREENED) or "0 0").split(" ")[:2])
+    generation, row = _cursor(workspace, _SCREENED)
     with workspace.writing(agents[0]) as writer, workspace.db.without_refresh():
-        if generation > workspace.patterns.generation:
-            generation, row = 0, 0  # the database is another one
         Purge(workspace).own_wordings(writer)
         changed = workspace.patterns.changed_behind(generation, row, _SCREENED_MAX)
         dropped, last = Purge(workspace).secrets(writer, list(changed))
@@ -330,9 +330,7 @@ def _warn_of_discovered_secrets(workspace: Workspace) -> None:
     """Warn once of certain secrets that discoveries of the branch carry raw: their lines stay as they are."""
     if workspace.is_read_only:
         return
-    place = tuple(map(int, (workspace.state.get(_SCREENED_FOUND) or "0 0").split(" ")))
-    generation, row = place if place[0] <= workspace.patterns.generation else (0, 0)
-    changed = workspace.discoveries.shared_behind(generation, row, _SCREENED_MAX)
+    changed = workspace.discoveries.shared_behind(*_cursor(workspace, _SCREENED_FOUND), _SCREENED_MAX)
     kinds_of = dict[str, list[str]]()
     for entry, _ in changed:
         text = "\n".join([entry.problem, entry.solution, entry.context, entry.type, entry.confidence, *entry.tags])
@@ -348,6 +346,12 @@ def _warn_of_discovered_secrets(workspace: Workspace) -> None:
             "discovery stays, and is masked wherever it is shown. Whoever could read the clan's remote may have it: "
             f"rotate it. `fleet retire {ids[0]}` takes it back, and nobody is shown it any more"
         )
+
+
+def _cursor(workspace: Workspace, key: str) -> tuple[int, int]:
+    """Return generation and row up to which the lessons or discoveries of this database were screened."""
+    generation, row = map(int, (workspace.state.get(key) or "0 0").split(" "))
+    return (generation, row) if generation <= workspace.patterns.generation else (0, 0)  # else of another database
 
 
 def _note_remote_answered(workspace: Workspace, **when: str) -> None:

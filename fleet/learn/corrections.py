@@ -208,7 +208,7 @@ class Corrections:
         filled = signal.entry._replace(
             pattern=text, right=right_way.text or signal.entry.right, trigger=step.text or signal.entry.trigger
         )
-        marks = (("head", filled.heading_mark), (STATED, filled.stated_mark))
+        marks = (("head", filled.heading_hash), (STATED, filled.stated_hash))
         with self._workspace.log_lock(self._agent):
             page = self._workspace.files.read(path)
             bound = corrections_md.Log.parse(page).bound() if page != page_before else ()

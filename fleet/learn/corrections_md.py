@@ -35,7 +35,7 @@ TO_BE_INFERRED = "_to be inferred at promotion time_"
 PART, BY_HAND = "part", "1"
 """Key of ``Record.part``, and its value for an entry that was written by hand."""
 STATED = "stated"
-"""Key of the ``stated_mark`` in the record of a signal whose lesson was stated later."""
+"""Key of the ``stated_hash`` in the record of a signal whose lesson was stated later."""
 RELAPSED = ("relapsed", "1")
 """Pair in the record of a mistake whose lesson the agent had been shown before."""
 
@@ -173,14 +173,14 @@ class Entry(NamedTuple):
         return not (self.pattern or self.auto or self.record or self.source)
 
     @property
-    def heading_mark(self) -> str:
+    def heading_hash(self) -> str:
         """Hash of the heading, kept in the record in case the entry's text is edited later."""
-        return _mark_of(self.when, self.title)
+        return _short_hash(self.when, self.title)
 
     @property
-    def stated_mark(self) -> str:
+    def stated_hash(self) -> str:
         """Hash of lesson, right way and trigger, kept in a signal's record: they are no part of its id."""
-        return _mark_of(*map(fold, (self.pattern, self.right, self.trigger)))
+        return _short_hash(*map(fold, (self.pattern, self.right, self.trigger)))
 
     def free_id(self, taken: Collection[str]) -> str:
         """Return the id of the entry behind others in a log, whose ids are ``taken``."""
@@ -347,8 +347,8 @@ class Bound(NamedTuple):
         """True where the entry, or a statement of it, was edited since it was counted."""
         if self.record is None:
             return False
-        stated = dict(self.record.extra).get(STATED, self.entry.stated_mark)
-        return self.record.id != self.id or stated != self.entry.stated_mark
+        stated = dict(self.record.extra).get(STATED, self.entry.stated_hash)
+        return self.record.id != self.id or stated != self.entry.stated_hash
 
 
 _FIELD_BY_LABEL = {
@@ -563,7 +563,7 @@ def fold(text: str) -> str:
     return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())
 
 
-def _mark_of(*fields: str) -> str:
+def _short_hash(*fields: str) -> str:
     return hashlib.blake2b("\0".join(fields).encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
 
 
@@ -594,7 +594,7 @@ def _bind_edited(entries: Sequence[Entry], bound: list[Record | None], unbound: 
     for index, entry in enumerate(entries):
         if bound[index] is None and entry.record is not None and not _head(entry.record):
             bound[index] = unbound.pop(entry.record.id, None)
-    heads = [entry.heading_mark for entry in entries]
+    heads = [entry.heading_hash for entry in entries]
     by_head: dict[str, list[Record]] = {}
     for record in unbound.values():
         by_head.setdefault(_head(record), []).append(record)

@@ -365,13 +365,13 @@ class _Backlog:
         patterns = self._workspace.patterns
         alike = self._workspace.same_text(self._writer.agent, lesson)
         for pattern in (*patterns.group(alike), pattern_id(lesson)):
-            key, line = _part_key(self._writer.agent, entry.heading_mark, pattern, 0), patterns.line(pattern)
+            key, line = _part_key(self._writer.agent, entry.heading_hash, pattern, 0), patterns.line(pattern)
             if line is not None and line.part("seen", key):
                 return pattern
         return alike
 
     def _record(self, item: Bound, pattern: str) -> Record:
-        head = ("head", item.entry.heading_mark)
+        head = ("head", item.entry.heading_hash)
         return Record(item.id, pattern, self._writer.name, self._writer.tick(), "", (head, (PART, BY_HAND)))
 
     def lines(self) -> list[Line]:

@@ -53,7 +53,7 @@ class Note(NamedTuple):
 
 
 class SkippedPiece(NamedTuple):
-    """A piece that is rightly left out: its line, the reason, and its beginning."""
+    """A piece that is left out: its line, the reason, and its beginning."""
 
     line: int
     reason: str
@@ -130,13 +130,13 @@ def read_notes(text: str, name: str) -> Iterator[Note | SkippedPiece]:
     if name.casefold().endswith("rules"):  # .cursorrules and the like: no Markdown, a rule is a line
         text = re.sub(_RULE_LINES, lambda run: re.sub(r"(?m)^(?=.)", "- ", run[0]), text)
     top = outline(text)
-    for number, line in enumerate(text.split("\n"), 1):
-        if len(line) > BLOCK_CHARS_MAX // 2:
-            yield SkippedPiece(number, _TOO_LONG, line[:_SHORT_SAMPLE])
     titles = (name, *(each.title for each in top.sections[:1]))
     is_log = not _pattern("rules").search(name) and any(map(_pattern("log").search, titles))
     page = _Page(top)
     page.read(top, "", is_log=is_log)
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > BLOCK_CHARS_MAX // 2:
+            page.items.append(SkippedPiece(number, _TOO_LONG, line[:_SHORT_SAMPLE]))
     seen: set[str] = set()
     for item in sorted(page.items, key=lambda each: each.line):
         folded = item.text.casefold()

@@ -417,7 +417,7 @@ def _give_up(workspace: Workspace, old: str, fresh: str, counted_up_to: dict[str
     """Move the records of some lessons that are later than the stamp of each, and let the old name's total go."""
     _move_records(workspace, old, fresh, counted_up_to)
     for pattern in counted_up_to:
-        workspace.db.take_back(pattern, old, ("add", "n"))
+        workspace.db.remove_unsent(pattern, old, ("add", "n"))
     CountedLog(workspace, names.agent_of(old)).forget_count()
 
 

@@ -217,7 +217,9 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
             purged = self.w.get(writer, NOTHING).set.get(field, ("~", None))
             for other in self.w.keys() & writers if purged[0] <= stamp else ():
                 edit = self.w[other].set.get(field)
-                if edit is not None and edit[1] == purged[1] and edit[0] > marks.get((other, field), ""):
+                if edit is None or edit[0] <= marks.get((other, field), ""):
+                    continue
+                if canonical(edit[1]) == canonical(purged[1]):
                     columns[other] = columns.get(other, NOTHING).joined(Column(set={field: edit}))
         return Line(self.id, columns)
 
@@ -451,7 +453,7 @@ def _decode_canonical(raw: bytes, bytes_max: int) -> Line | None:
 def _decode_strictly(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> Line | Carried:
     """Decode one line with every check; distinguish a line of a newer version from a broken one."""
     parsed = strict_object(raw, bytes_max)
-    if "w" not in parsed and len(parsed.keys() & _VERSION_1_KEYS - {"id", "v"}) and _VERSION_1_KEYS.issuperset(parsed):
+    if _has_version_1_keys(parsed):
         raise BadLineError("written by fleet 0.1: run `fleet upgrade`")
     if carried := as_carried(parsed, raw, PREFIX, _KNOWN_KEYS):
         return carried
@@ -463,6 +465,10 @@ def _decode_strictly(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> Line
     return Line(line.id, _without_purged(line.w, line.marks("purge")))
 
 
+def _has_version_1_keys(parsed: dict[str, Any]) -> bool:
+    return _VERSION_1_KEYS.issuperset(parsed) and len(parsed.keys() - {"id", "v"}) > 0
+
+
 def is_version_1(raw: bytes) -> bool:
     """Return whether this is a line of fleet 0.1, by its keys."""
     try:
@@ -472,8 +478,7 @@ def is_version_1(raw: bytes) -> bool:
     return (
         isinstance(parsed, dict)
         and str(parsed.get("id", "")).startswith(PREFIX)
-        and _VERSION_1_KEYS.issuperset(parsed)
-        and len(parsed.keys() - {"id", "v"}) > 0
+        and _has_version_1_keys(parsed)
         and parsed.get("v", 1) == 1
     )
 

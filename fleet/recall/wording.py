@@ -401,8 +401,8 @@ def session_context(
     ``delimiter``: the mark at both ends, random: no record may predict it.
     ``news``: the lessons that are new since the agent's last session, in their order.
     ``fresh``: ids of the new discoveries, which come before the others.
-    ``chars_max``: the room, ``CHARS_MIN`` at least.
-    ``rest_max``: the room of all but the memory.
+    ``chars_max``: the room.
+    ``rest_max``: the room of all but the memory, ``CHARS_MIN`` at least.
     ``total``: number of lessons besides the new ones, when ``patterns`` are only some of them.
     ``opposed``: number of those among them that contradict each other, which ``patterns`` do not have.
     ``standing``: fleet's request to every agent, behind the second mark: it is no record.

@@ -607,7 +607,7 @@ def _is_telling(text: str) -> bool:
 
 def _in_like_words(texts: Sequence[str]) -> list[list[str]]:
     """Return groups of texts that say the same, by words alone."""
-    pairs = alike(tuple(texts), least=JOIN_MIN)
+    pairs = alike(texts, least=JOIN_MIN)
     sure = [_Pair(texts[one], texts[other], close.score) for one, other, close in pairs if _say_the_same(close, 0.0)]
     groups = _complete_link(sorted(sure, key=_closest_first))
     inside = set().union(*groups)

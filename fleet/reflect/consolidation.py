@@ -29,7 +29,7 @@ from fleet.text.screening import counted, shortened
 
 LOCK = homes.LOCK
 HOURS_MIN = 24
-SESSIONS_MIN = 5
+GATE_SESSIONS_MIN = 5
 STALE_MINUTES = 30
 """A lock that is older is stale."""
 RECURRED_MIN = 2
@@ -147,7 +147,7 @@ class Gates(NamedTuple):
     @property
     def is_due(self) -> bool:
         """True where enough time has passed, with enough sessions."""
-        return (self.hours is None or self.hours >= HOURS_MIN) and self.sessions >= SESSIONS_MIN
+        return (self.hours is None or self.hours >= HOURS_MIN) and self.sessions >= GATE_SESSIONS_MIN
 
     @property
     def is_open(self) -> bool:
@@ -158,7 +158,7 @@ class Gates(NamedTuple):
         """Return the three gates as one line."""
         hours = "no consolidation yet" if self.hours is None else f"{self.hours:.1f} of {HOURS_MIN} h"
         lock = f"held by {self.holder}" if self.holder else "free"
-        return f"time: {hours}; sessions since: {self.sessions} of {SESSIONS_MIN}; lock: {lock}"
+        return f"time: {hours}; sessions since: {self.sessions} of {GATE_SESSIONS_MIN}; lock: {lock}"
 
 
 # --- topics ---------------------------------------------------------------------------------------------------------
@@ -485,7 +485,7 @@ def _contradicted(topics: Iterable[Topic]) -> set[str]:
     """Return the paths of the topics that a newer one contradicts."""
     single = [each for each in topics if 0 < len(each.texts) <= 2]
     paths = set()
-    for one, other, close in alike(tuple(each.texts[-1] for each in single)):
+    for one, other, close in alike([each.texts[-1] for each in single]):
         if close.is_turned:
             old, new = sorted((single[one], single[other]), key=lambda each: (each.updated, each.path))
             paths |= {old.path} if old.updated < new.updated else set()

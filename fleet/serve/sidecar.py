@@ -58,7 +58,7 @@ LAST_WORK_S = 1.2
 
 PAUSE_S = 1.0
 PAUSE_S_MAX = 60.0
-WELL_S = 60.0
+HEALTHY_S = 60.0
 """Time after which a run counts as healthy: the next pause is a short one again."""
 
 STEP_MS = 40
@@ -247,7 +247,7 @@ class _Sidecar:
     def _read_settings(self) -> None:
         read = self.configured()
         if read.problems:
-            self.log("settings", f"{'; '.join(read.problems)}. The former ones hold until then")
+            self.log("settings", f"{'; '.join(read.problems)}. The former settings hold until the file can be read")
         else:
             self.settings = read.sidecar
 
@@ -373,7 +373,7 @@ async def _keep_up(
         try:
             await task()
         except Exception as why:  # noqa: BLE001 - the other tasks go on, whatever the error
-            deaths = 1 if time.monotonic() - began >= WELL_S else deaths + 1
+            deaths = 1 if time.monotonic() - began >= HEALTHY_S else deaths + 1
             wait_s = _pause_s(deaths, rng)
             died(name, why, wait_s)
             await anyio.sleep(wait_s)

@@ -132,9 +132,9 @@ class Outbox:
         # In a folder that was moved or copied no agent has a new id before its first write.
         mine = self._workspace.current_replicas() or self._workspace.former_replicas()
         found = self._workspace.db.outgoing() if mine else []
-        taken_back = self._workspace.db.taken_back(self._workspace.policy().mine)
+        undone_unsent = self._workspace.db.undone_unsent(self._workspace.policy().mine)
         for entry in found:
-            if not isinstance(entry, Carried) and entry.id in taken_back:
+            if not isinstance(entry, Carried) and entry.id in undone_unsent:
                 continue
             # No part of a private record leaves, even one without the scope in it.
             is_private = isinstance(entry, Line) and fold(entry).scope == "private"

@@ -1,7 +1,8 @@
 """git as a tool, and fleet's own bare repository: a mirror of the clan's branch, made anew whenever it is gone.
 
-No prompt, hook, filter, work tree or index is ever involved. No process is left behind, output is limited, and no
-secret is shown. ``Bare`` is plumbing over the repository; everything in it can be fetched again.
+No prompt and no hook is ever involved, no process is left behind, output is limited, and no secret is shown. ``Bare``
+is plumbing over fleet's repository, without work tree, index or filters; everything in it can be fetched again.
+``output`` and ``changed_files`` read the user's own repository, with its filters.
 """
 
 import io
@@ -28,8 +29,8 @@ SCHEMES = ("file", "git", "http", "https", "ssh")
 """The protocols that git may use for us."""
 
 OUT_BYTES_MAX = 64 * 1024 * 1024
-_WORDS_LINES_MAX = 6
-_WORD_LINE_CHARS_MAX = 300
+_REASON_LINES_MAX = 6
+_REASON_LINE_CHARS_MAX = 300
 
 
 # Variables of git's that pass: how to reach and trust the far side. All others (GIT_DIR, GIT_INDEX_FILE,
@@ -51,7 +52,7 @@ _KEPT = frozenset(
 _KEPT_PREFIXES = ("GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_", "GIT_HTTP_", "GIT_PROXY_", "GIT_SSL_")
 
 STREAMED = "core.bigFileThreshold=16m"
-"""A larger blob is streamed, never held in memory."""
+"""Setting by which git streams a larger blob instead of holding it in memory."""
 
 # Settings of every command. The command line comes after all configuration files, so none of them can override one.
 _SETTINGS = (
@@ -86,7 +87,7 @@ GIT: tuple[str, ...] = ("git", *(part for setting in _SETTINGS for part in ("-c"
 
 
 class GitFailed(Exception):  # noqa: N818 - an outcome
-    """A git command failed or took too long; its screened error message. None of its processes is left.
+    """Error: a git command failed or was stopped, with its screened message. None of its processes is left.
 
     Attributes:
         advice: what to do about it, where it is no matter of reaching the remote.
@@ -96,11 +97,15 @@ class GitFailed(Exception):  # noqa: N818 - an outcome
 
 
 class _TimeUpError(GitFailed):
-    """The time was up."""
+    """Error: a git command took too long."""
+
+
+class _TooMuchOutputError(GitFailed):
+    """Error: a git command printed more than ``OUT_BYTES_MAX``."""
 
 
 class GitDamaged(GitFailed):
-    """The local copy is damaged; ``Bare.rebuild`` makes it anew."""
+    """Error: the local copy is damaged; ``Bare.rebuild`` makes it anew."""
 
 
 def _environment(inherited: Mapping[str, str], connect_s: float) -> dict[str, str]:
@@ -144,15 +149,22 @@ def _run(
             command, folder=folder, env=env, until=until, out_max=OUT_BYTES_MAX, stdin=stdin, is_tied=is_tied
         )
     except process.StoppedError as why:
-        raise (
-            _TimeUpError() if why.is_late else GitFailed("its tree is too large to list; nothing of it was read")
-        ) from why
+        if why.is_late:
+            raise _TimeUpError("git took too long and was stopped") from why
+        raise _TooMuchOutputError(f"git printed more than {OUT_BYTES_MAX:,} bytes and was stopped") from why
 
 
 def output(folder: Path, *arguments: str, wait_s: float = 5.0) -> str:
     """Return the stripped output of a git command in a folder; "" where it fails or takes too long."""
     done = _done(folder, arguments, wait_s)
     return done.out.decode("utf-8", "replace").strip() if done.code == 0 else ""
+
+
+def changed_files(root: Path, wait_s: float) -> list[str]:
+    """Return the tracked files that differ from the last commit of the enclosing repository; [] where git fails."""
+    if not (root / ".git").exists():
+        return []
+    return output(root, "diff", "--name-only", "--no-ext-diff", "-z", "HEAD", wait_s=wait_s).split("\0")[:-1]
 
 
 def refusal(folder: Path) -> str:
@@ -183,8 +195,8 @@ def _shown_reason(err: str, hidden: Sequence[str] = ()) -> str:
     for secret in sorted(hidden, key=len, reverse=True):
         err = err.replace(secret, "***")
     err = redact(_USERINFO.sub("***@", err))
-    lines = [line.strip()[:_WORD_LINE_CHARS_MAX] for line in re.split(r"[\r\n]+", err) if not _NO_NEWS.match(line)]
-    return for_terminal(" / ".join(lines[-_WORDS_LINES_MAX:])) or "git gave no reason"
+    lines = [line.strip()[:_REASON_LINE_CHARS_MAX] for line in re.split(r"[\r\n]+", err) if not _NO_NEWS.match(line)]
+    return for_terminal(" / ".join(lines[-_REASON_LINES_MAX:])) or "git gave no reason"
 
 
 # --- fleet's own repository -----------------------------------------------------------------------------------------
@@ -251,13 +263,6 @@ _DAMAGE = re.compile(
     r"bad object|valid object|sha1 pointer|corrupt|is empty|unable to read|not a git repository|bad pack|missing"
     r"|index file |packfile |expected object"
 )
-
-
-def changed_files(root: Path, wait_s: float) -> list[str]:
-    """Return the tracked files that differ from the last commit of the enclosing repository; [] where git fails."""
-    if not (root / ".git").exists():
-        return []
-    return output(root, "diff", "--name-only", "--no-ext-diff", "-z", "HEAD", wait_s=wait_s).split("\0")[:-1]
 
 
 class Entry(NamedTuple):
@@ -425,9 +430,10 @@ class Bare:
         return self.git("merge-base", "--is-ancestor", older, newer).code == 0
 
     def before(self, commit: str, at_s: float) -> str:
-        """Return the newest commit that is older than a moment, as all of its ancestors are; "" for none.
+        """Return the newest commit that is older than a moment; "" for none.
 
-        Committers choose their dates freely: a commit with a newer ancestor is not trusted.
+        Committers choose their dates freely: a commit with a newer one before it is not trusted, as far as the newest
+        ``_HISTORY_MAX`` of the first-parent line show.
         """
         rows = self._output("log", f"--max-count={_HISTORY_MAX}", "--first-parent", "--format=%H %ct", commit, "--")
         newest = ""
@@ -476,9 +482,7 @@ class Bare:
         command = ("ls-tree", "-l", "-z", "--full-tree")
         try:
             rows = self._output(*command, "-r", commit)
-        except GitFailed as why:
-            if getattr(why.__cause__, "is_late", True):
-                raise
+        except _TooMuchOutputError:
             rows = self._output(*command, commit, "--", *self._places)
             self.ignore({commit: "it has too many files"})
         entries = {}
@@ -493,19 +497,13 @@ class Bare:
         self._listings[commit] = entries
         return entries
 
-    # --- trees that git refuses -------------------------------------------------------------------------------------
+    # --- ignored trees and blobs --------------------------------------------------------------------------------------
 
     def fit(self, commit: str) -> tuple[dict[str, Entry], list[str]]:
         """Return the entries of a commit's tree at safe paths, and the paths that are unsafe in any tree."""
         entries = self.listing(commit)
         safe = {path: entry for path, entry in entries.items() if _is_fit(path, entry.mode)}
         return safe, [path for path in entries if path not in safe]
-
-    def committer(self, commit: str) -> str:
-        """Return the committer that a commit names, which nobody has checked."""
-        return self.git("log", "-1", "--format=%cn <%ce>", commit).out.decode("utf-8", "replace").strip() or "nobody"
-
-    # --- blobs that are not read ------------------------------------------------------------------------------------
 
     def ignored(self) -> dict[str, str]:
         """Return the ids of the blobs that are ignored, and of commits that git refuses, each with the reason."""
@@ -523,6 +521,8 @@ class Bare:
 
     def _ignored_file(self) -> Path:
         return self.folder.with_name(f"{self.folder.name}.held")
+
+    # --- reading blobs ------------------------------------------------------------------------------------------------
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -591,6 +591,12 @@ class Bare:
         if self._reader is not None:
             _stop(self._reader)
             self._reader = None
+
+    # --- commits ------------------------------------------------------------------------------------------------------
+
+    def committer(self, commit: str) -> str:
+        """Return the committer that a commit names, which nobody has checked."""
+        return self.git("log", "-1", "--format=%cn <%ce>", commit).out.decode("utf-8", "replace").strip() or "nobody"
 
     def commit(
         self,

@@ -1,4 +1,4 @@
-"""Ingest: the fold of line files and the fetched tree into the database, and the files that follow from a tree.
+"""Ingest: the join of line files and the fetched tree into the database, and the files that follow from a tree.
 
 Inputs are the line files of one folder and the tree as last fetched. ``refresh`` joins what came since; ``take`` moves
 on to another tree and brings the files here in step with it. The rules (docs/adr/0017):
@@ -51,7 +51,7 @@ _FSYNC_FILES_MAX = 256  # more files than that are synced together
 _FILES_IN_STEP = 8  # editions are sorted: at one place they have much the same lines
 _NO_HASH = b""
 _REFUSED = "SELECT path, hash FROM refused ORDER BY path, hash"
-_PUT_FILE = "INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?, ?)"
+_PUT_FILE = "INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?)"
 _PUT_BLOB = "INSERT OR REPLACE INTO tree VALUES (?, ?, ?, ?)"
 
 
@@ -145,8 +145,8 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         tree: the fetched tree; None for lines that never leave this machine.
         aside: returns the lines in quarantine, which files need not hold any more.
         changed: called with the generation after each change.
-        withhold: keeps what a person is asked about before it counts, in whose files columns came, and who purged many
-            lessons; returns the policy that leaves the first out. None for lines that nobody else writes.
+        withhold: stores the changes that a person must decide on, whose file each column came in, and who purged many
+            lessons; returns the policy that leaves the changes out. None for lines that nobody else writes.
     """
 
     database: Database
@@ -231,7 +231,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             self._use_memory()
 
     def _refreshed(self, wait_s: float) -> bool:
-        if not self._is_made(wait_s):
+        if not self._ensure_database(wait_s):
             return False
         connection = self.database.open()
         version, sources = _data_version(connection), self.sources()
@@ -241,14 +241,14 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
                     if _data_version(connection) != version:  # another process has joined lines meanwhile
                         sources = self.sources()
                     if self._is_stale(connection, sources):
-                        self._fold_all(connection, sources)
+                        self._join_all(connection, sources)
             except BusyError:
                 return False
         self._notify()
         return True
 
-    def _is_made(self, wait_s: float) -> bool:
-        """Return whether there is a database, which is built where it is missing and may be written."""
+    def _ensure_database(self, wait_s: float) -> bool:
+        """Build the database where it is missing and may be written; return whether there is one."""
         path = self.database.path
         if path is None or self.database.is_open:
             return True
@@ -257,7 +257,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         elif not path.exists():
             folder = path.parent if path.parent.exists() else path.parent.parent
             if os.access(folder, os.W_OK):
-                return self._is_built(wait_s)
+                return self._build(wait_s)
             self._use_memory()
         return True
 
@@ -276,8 +276,8 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         self.database.close()
         self.database = Database(None)
 
-    def _is_built(self, wait_s: float) -> bool:
-        """Return whether the database could be made, in a second file: nobody ever reads half of it."""
+    def _build(self, wait_s: float) -> bool:
+        """Build the database in a second file: nobody ever reads half of it. Return whether that was possible."""
         path = self.database.path
         assert path is not None  # noqa: S101 - one in memory always exists
         if wait_s < BUSY_S and sum(_size(source.file) for source in self.sources()) > _QUICK_BUILD_BYTES_MAX:
@@ -304,7 +304,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         try:
             fresh.open().execute("PRAGMA journal_mode = OFF")
             with fresh.transaction() as connection, without_indexes(connection, are_made=is_searched):
-                self._fold_all(connection, self.sources(), is_searched=is_searched)
+                self._join_all(connection, self.sources(), is_searched=is_searched)
             yield fresh
         finally:
             fresh.delete()
@@ -360,16 +360,16 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     def _head(self) -> str:
         return self.tree.head() if self.tree is not None else ""
 
-    def _fold_all(self, connection: Connection, sources: Sequence[Source], *, is_searched: bool = True) -> None:
+    def _join_all(self, connection: Connection, sources: Sequence[Source], *, is_searched: bool = True) -> None:
         """Join all that is new into the rows. The caller holds the transaction."""
         rows = self._rows(connection, is_searched=is_searched)
         rows.refold()
         if self.tree is not None and self._head() != get_meta(connection, "head"):
             # A person was asked about this tree before the ref was moved to it. These rows are older than that.
             is_watched, rows.is_watched = rows.is_watched, False
-            self._fold_tree(rows, self.tree, self._head())
+            self._join_tree(rows, self.tree, self._head())
             rows.is_watched = is_watched
-        self._fold_files(rows, sources)
+        self._join_files(rows, sources)
         self._end(rows)
 
     def _end(self, rows: Rows) -> None:
@@ -394,9 +394,9 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
                 rows.follow(self.withhold(parts, rows.arrivals.brought, purged))
         rows.is_watched, rows.arrivals = False, None
 
-    def _fold_files(self, rows: Rows, sources: Sequence[Source]) -> None:
+    def _join_files(self, rows: Rows, sources: Sequence[Source]) -> None:
         connection = rows.connection
-        noted = {row[0]: row[1:] for row in connection.execute("SELECT path, look, size, rows, hash, oid FROM file")}
+        noted = {row[0]: row[1:] for row in connection.execute("SELECT path, look, size, hash, oid FROM file")}
         for path in noted.keys() - {source.path for source in sources}:
             connection.execute("DELETE FROM file WHERE path = ?", (path,))
             rows.forget_refused(path)
@@ -420,19 +420,19 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             file = stack.enter_context(open(source.file, "rb", opener=_plainly))  # noqa: SIM115 - the stack does
         except OSError:
             return None
-        mark = fingerprint(os.fstat(file.fileno()))
-        size, _, hash_, oid = noted[1:] if noted is not None else (0, 0, _NO_HASH, "")
-        reader = _FileReader(file, source.path, mark, oid)
+        look = fingerprint(os.fstat(file.fileno()))
+        size, hash_, oid = noted[1:] if noted is not None else (0, _NO_HASH, "")
+        reader = _FileReader(file, source.path, look, oid)
         if size and not reader.skip(size, hash_):
             set_meta(rows.connection, "shrunk", "1")
             file.seek(0)
-            reader = _FileReader(file, source.path, mark)
+            reader = _FileReader(file, source.path, look)
         rows.forget_refused(source.path, behind=reader.rows)
         return reader
 
     # --- the tree ----------------------------------------------------------------------------------------------------
 
-    def _fold_tree(self, rows: Rows, tree: GitTree, head: str) -> list[Entry]:
+    def _join_tree(self, rows: Rows, tree: GitTree, head: str) -> list[Entry]:
         """Join a tree; return the entries that the one before had and it lacks.
 
         Where files of the tree only grew, the new lines are joined; else all of it is compared with the rows.
@@ -468,7 +468,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         assert self.tree is not None  # noqa: S101 - lines that never leave have no tree
         before = self.tree.head()
         try:
-            self._is_made(BUSY_S)
+            self._ensure_database(BUSY_S)
             return self._taken(self.tree, commit, writer)
         except TROUBLE as why:
             self.tree.move(before)  # else nothing tells what that tree had, and this one lacks
@@ -481,12 +481,12 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         with self._changing() as opened:
             connection, rows, sources = opened.connection, opened, self.sources()
             if self._is_stale(connection, sources):
-                self._fold_all(connection, sources)
+                self._join_all(connection, sources)
                 rows = self._rows(connection)
             generation = int(get_meta(connection, "generation"))
             oids_before = dict(connection.execute("SELECT path, oid FROM tree"))
             if commit != get_meta(connection, "head"):
-                taken.lost = self._fold_tree(rows, tree, commit)
+                taken.lost = self._join_tree(rows, tree, commit)
             self._ask_about(rows)
             if get_meta(connection, "head") == commit:
                 tree.move(commit)
@@ -501,7 +501,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             taken.refused.update(connection.execute(_REFUSED))
             self._write(rows, plans)
             if plans:  # they are read like any others, and their bad lines noted
-                self._fold_files(rows, self.sources())
+                self._join_files(rows, self.sources())
             taken.refused.update(connection.execute(_REFUSED))
             oids_by_path = [("" if plan.kept else plan.oid, plan.path) for plan in plans]
             connection.executemany("UPDATE file SET oid = ? WHERE path = ?", oids_by_path)
@@ -511,13 +511,13 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         self._notify()
         return taken
 
-    def _plans(self, rows: Rows, oids: dict[str, str], marks: dict[str, str]) -> list[_Plan]:
-        """Return a plan for each file of the tree and ``marks`` that differs from the tree's."""
+    def _plans(self, rows: Rows, oids: dict[str, str], looks: dict[str, str]) -> list[_Plan]:
+        """Return a plan for each file of the tree and ``looks`` that differs from the tree's."""
         unchanged = set(rows.connection.execute("SELECT path, oid, look FROM file WHERE oid != '' AND look != ''"))
         plans = []
-        for path in sorted(oids.keys() | marks.keys(), key=lambda path: ("/" in path, path)):  # editions first
+        for path in sorted(oids.keys() | looks.keys(), key=lambda path: ("/" in path, path)):  # editions first
             oid = oids.get(path, "")
-            if (path, oid, marks.get(path, "")) in unchanged:
+            if (path, oid, looks.get(path, "")) in unchanged:
                 continue
             if _size(self.clan / path) > BLOB_BYTES_MAX:
                 self.warn(f"{path} is larger than {BLOB_BYTES_MAX:,} bytes: it is read, and left as it is")
@@ -586,7 +586,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
                 contents = ([self.files.read(source.file)] for source in self.sources() if source.kind is kind)
                 if missing := rows.missing(kind, contents):
                     self.files.append(self.clan / kind.shard(writer), missing)
-            self._fold_files(rows, self.sources())
+            self._join_files(rows, self.sources())
             set_meta(rows.connection, "shrunk", "")
             self._end(rows)
 
@@ -614,7 +614,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         else:
             self.files.remove(file)
 
-    def take_back(self, id_: str, writer: str, parts: Sequence[str]) -> None:
+    def remove_unsent(self, id_: str, writer: str, parts: Sequence[str]) -> None:
         """Take parts of one writer's column, as far as the tree has not got them, out of files and rows.
 
         The caller holds the write lock, and writes them again elsewhere.
@@ -640,7 +640,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     # --- queries -----------------------------------------------------------------------------------------------------
 
     outgoing = _asked(Contents.outgoing)
-    taken_back = _asked(Contents.taken_back)
+    undone_unsent = _asked(Contents.undone_unsent)
     names = _asked(Contents.names)
     entries = _asked(Contents.entries)
     edition = _asked(Contents.edition)
@@ -689,7 +689,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         return str(self._read(lambda db: db.execute("SELECT max(newest) FROM pattern").fetchone()[0]) or "")
 
     def noted(self, key: str) -> str:
-        """Return a derived value that is kept in the database, "" for none. No refresh of an open one changes it."""
+        """Return a derived value that is kept in the database, "" for none. An open one is not refreshed first."""
         read = self._read if self.database.is_open else self.ask
         return read(lambda db: get_meta(db, key))
 
@@ -718,24 +718,24 @@ class _FileReader:
         self.hash = _NO_HASH
 
     def skip(self, size: int, hash_: bytes) -> bool:
-        """Skip what was read before; return False where that changed, or ends within a line."""
-        unread, last = size, b""
+        """Skip what was read before; return False where that changed."""
+        unread = size
         while unread:
             block = self._file.read(min(unread, limits.BLOCK_BYTES))
             if not block:
                 return False
             self._running.update(block)
             self.rows += block.count(b"\n")
-            unread, last = unread - len(block), block[-1:]
+            unread -= len(block)
         self.size, self.hash = size, hash_
-        return bool(self._running.digest() == hash_) and last == b"\n"
+        return self._running.digest() == hash_
 
     def rest(self) -> FileTail:
         return FileTail(self._path, self.chunks(), self.rows + 1)
 
     def note(self, connection: Connection) -> None:
         """Record how far the file is read."""
-        values = (self._path, self._look, self.size, self.rows, self.hash, self._oid)
+        values = (self._path, self._look, self.size, self.hash, self._oid)
         connection.execute(_PUT_FILE, values)
 
     def read_whole(self) -> tuple[int, bytes]:

@@ -1,8 +1,8 @@
 """Rows of the database: the writer that joins entries into them in one transaction, and their reader.
 
 A row is the join of all lines of a lesson in files and in the fetched tree. The *outbox* names the rows of which the
-tree lacks something, each with the tree's part of it (its *base*): a row minus its base goes out, and the tree's own
-join is the base where there is one, else the row.
+tree lacks something, each with the tree's part of it (its *base*): a row minus its base goes out. A row that is not in
+the outbox is its own base.
 """
 
 import heapq
@@ -522,7 +522,7 @@ class Contents:
         query = "SELECT id, raw, hash FROM carried WHERE NOT in_tree ORDER BY id, hash"
         return entries + [_carried_of(*row) for row in self._connection.execute(query)]
 
-    def taken_back(self, mine: Container[str]) -> set[str]:
+    def undone_unsent(self, mine: Container[str]) -> set[str]:
         """Return the ids of what some replicas logged and undid before the tree had any of it; it stays here."""
         ids = set()
         for each, raw, hash_, base in self._connection.execute(_PENDING_UNDONE):
@@ -592,7 +592,7 @@ class Contents:
             both = (contents._connection.execute(query) for contents in (self, other))
             for key, rows in groupby(heapq.merge(*both, key=itemgetter(0)), key=itemgetter(0)):
                 pair = list(rows)
-                if len(pair) != len((self, other)) or pair[0] != pair[1]:
+                if len(pair) != 2 or pair[0] != pair[1]:
                     yield key
 
 
@@ -609,7 +609,10 @@ def _select(connection: Connection, query: str, wanted: Sequence[str]) -> Iterat
 
 
 def _quick_id(raw: bytes) -> str:
-    """Return the id that a canonical line begins with, "" for any other. Only ever used to find a row to compare."""
+    """Return the id that a canonical line begins with, "" for any other.
+
+    It finds a row to compare, and lines that no purge mark can cover.
+    """
     if raw.startswith(b'{"id":"p-') and raw[25:26] == b'"':
         return raw[7:25].decode("latin-1")
     return ""

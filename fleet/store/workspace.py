@@ -573,7 +573,7 @@ class Writer:
             delta = join(delta, edits.retire(join(private, delta), me))
         self.append_private([delta])
         for name in own_writers:
-            workspace.db.take_back(lesson.id, name, _WITHDRAWN)
+            workspace.db.remove_unsent(lesson.id, name, _WITHDRAWN)
 
     def publish(self, id_: str, scope: str, stamp: str) -> None:
         """Make a private lesson the clan's: its record goes to the shared shard, and is retired in the private file."""

@@ -34,7 +34,7 @@ class ScreenedText(NamedTuple):  # no dataclass: a hook that logs a failure has 
 
 
 def screen(text: str, *, home: str | None = None) -> ScreenedText:
-    r"""Return the text without secrets and hidden characters, for input. Idempotent.
+    r"""Return the text, cleaned for input, and the kinds of the secrets that were removed. Idempotent.
 
     Lines stay lines (``\r\n`` becomes ``\n``). A whole ``ESC [ ... m`` is removed, since grep and git colour the middle
     of a token; of any other escape only the ESC. ``home``, when it is under ``/home/`` or ``/Users/``, becomes ``~``.

@@ -478,7 +478,7 @@ def test_records_that_remember_a_heading_are_found_by_it_in_their_order_when_the
         "## 2026-11-20\n**Pattern:** q\n",
         "## 2026-11-20\nWrong: w\n",
     )
-    head = only(first).heading_mark
+    head = only(first).heading_hash
     records = "".join(record(number, extra=(("head", head), ("part", "1"))) + "\n" for number in (1, 2))
     found = Log.parse(waits + first + second + waits + records).bound()
     assert [each.record and each.record.id[-1] for each in found] == [None, "1", "2", None]

@@ -214,7 +214,7 @@ MUTANTS = [
     Mutant(
         "a file with another beginning is read on from where it was read to",
         "fleet/store/ingest.py",
-        "return bool(self._running.digest() == hash_)",
+        "return self._running.digest() == hash_",
         "return True",
         STORE,
     ),

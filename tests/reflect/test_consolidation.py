@@ -1002,6 +1002,14 @@ def test_an_old_backup_is_never_written_over(project):
     assert project.read(".agents.local.md.backup.2") == OLD
 
 
+def test_an_old_file_that_was_copied_back_from_its_backup_is_migrated_again(project):
+    project.write(".agents.local.md", OLD)
+    project.fleet("migrate")
+    project.write(".agents.local.md", project.read(".agents.local.md.backup"))
+    assert project.fleet("migrate").returncode == 0
+    assert project.read(".agents.local.md.backup") == OLD
+
+
 def test_a_migration_is_undone(project):
     project.write(".agents.local.md", OLD)
     run = json.loads(project.fleet("migrate", "--json").stdout)["run"]

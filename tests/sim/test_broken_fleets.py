@@ -182,9 +182,9 @@ def carried_lines_leave_with_any_tree(patch: pytest.MonkeyPatch) -> None:
 
 def the_fetched_tree_is_no_input_of_the_fold(patch: pytest.MonkeyPatch) -> None:
     """Rows come of the files here alone: after a crash, or with a new database, totals are issued without the tree."""
-    fold_tree = Ingest._fold_tree
+    fold_tree = Ingest._join_tree
     patch.setattr(Ingest, "_head", lambda self: ingest.get_meta(self.database.open(), "head"))
-    assert fold_tree is Ingest._fold_tree
+    assert fold_tree is Ingest._join_tree
 
 
 def what_files_here_lack_is_not_put_back(patch: pytest.MonkeyPatch) -> None:

@@ -336,7 +336,7 @@ def test_what_is_taken_back_leaves_files_and_rows_and_nothing_that_was_sent_does
         more = edits.confirm(line, writer.name, writer.tick(), seen=1, sessions=0)
         writer.append(PATTERNS, [more])
     with here.workspace.locked():
-        here.workspace.db.take_back(line.id, me, ("add", "n"))
+        here.workspace.db.remove_unsent(line.id, me, ("add", "n"))
     assert here.seen(line) == 1
     assert all((each.w[me].n, each.w[me].add) == ({}, "") for each in here.workspace.db.outgoing())
     assert here.workspace.db.differences() == []

@@ -150,13 +150,13 @@ class Bridge:
     def _put(self, names: Sequence[str]) -> Updates:
         """Put the lines that the documents lack of some names under our own keys, if they pass the gate."""
         batches: dict[str, dict[str, str]] = {}
-        taken_back = self.workspace.db.taken_back(self._mine)
+        undone_unsent = self.workspace.db.undone_unsent(self._mine)
         for name, entry in self.workspace.db.entries(names).items():
             key, in_room = key_of(name, self.writer), self._entry(name)
             missing = missing_of(in_room, entry)
             if missing is None or outgoing.gate(missing):
                 continue
-            if name in taken_back and not self._is_known(missing, in_room):
+            if name in undone_unsent and not self._is_known(missing, in_room):
                 continue
             own_text = self._document(name)[1].get(key) or ""
             own = _parsed(key, own_text).entry if self._may_join(key, own_text) else None
