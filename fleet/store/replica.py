@@ -2,7 +2,8 @@
 
 A replica is bound to one machine and one folder, so a copy of the folder never writes under the same name.
 ``.fleet/replica.toml`` has the default agent and a table for each replica. Names are random; a new one is minted where
-machine or folder differ from the recorded ones. Old replicas stay listed, since their log entries are ours to send.
+no recorded one fits machine and folder: a container and its host, which see one folder, keep one each. Old replicas
+stay listed, since their log entries are ours to send.
 
 ``.fleet/clock`` has the last stamp issued here by a hybrid logical clock. The newest stamp admitted from others is not
 stored: it is the largest in the database within the cut, so a peer whose clock runs ahead cannot drag this one along.
@@ -47,7 +48,7 @@ class Replica(NamedTuple):
 
 
 class Register(NamedTuple):
-    """Content of ``replica.toml``. The last replica of an agent is the present one.
+    """Content of ``replica.toml``, the oldest replica first.
 
     In an ``ephemeral`` folder none is ever minted: it is read only, or written under a lease.
     """
@@ -57,9 +58,13 @@ class Register(NamedTuple):
     ephemeral: bool = False
 
     def current(self, agent: str, machine: str, folder: str) -> Replica | None:
-        """Return the agent's replica that belongs to this machine and folder, if there is one."""
-        own = [r for r in self.replicas if r.agent == agent and not r.is_lease]
-        return own[-1] if own and (own[-1].machine, own[-1].folder) == (machine, folder) else None
+        """Return the agent's newest replica of this machine, if it is this folder's.
+
+        One of another folder of this machine says that the folders were swapped, or that a copy came back: then the
+        folder that was moved aside may go on under the older one.
+        """
+        own = [r for r in self.replicas if r.agent == agent and not r.is_lease and r.machine == machine]
+        return own[-1] if own and own[-1].folder == folder else None
 
     def with_replica(self, replica: Replica) -> "Register":
         """Return the register with a further replica."""

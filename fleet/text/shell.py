@@ -153,10 +153,13 @@ class Command:
         """Return whether it succeeded; None if that is unknown.
 
         The exit code decides, unless it is masked, as in ``make test | tail``: then the output of a build or a test
-        decides, and any other command with an error has failed.
+        decides, and any other command with an error has failed. One that only asked too early, as ``gh pr checks`` does
+        of a build that is pending, has not.
 
         ``is_error``: the whole line ended with another code than 0.
         """
+        if is_error and not self.is_build(builds) and re.search(_EARLY, output[-_TAIL_CHARS:]):
+            return None
         if not _is_masked(self.line[:_COMMAND_CHARS_MAX], 0):
             return not is_error
         if self.is_build(builds):
@@ -450,6 +453,7 @@ _FOLDS = tuple(
 )
 _SUMMARY = r"[-=# ]*+\d|.*test result:|(?i:tests:|failed tests)"
 _BAD, _GOOD, _WEAKLY_BAD = (f"(?m){'|'.join(_ERRORS[section])}" for section in ("bad", "good", "weakly-bad"))
+_EARLY = f"(?i){'|'.join(_ERRORS['early'])}"
 _CODE = (
     r"(?i)\W*(?:\w+ )?(?:exit(?:ed)?|rc|ret|status|code)\w*(?:[ _]?(?:with|code|status))*\W{0,4}(?P<code>\d{1,3})\W*"
 )

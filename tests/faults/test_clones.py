@@ -48,12 +48,13 @@ class Clan:
         self.folder = folder
         self.server = MemoryServer()
         self.now_ms = START_MS
+        self.machine = "one-machine"
 
     def open(self, name):
         root = self.folder / name
         root.mkdir(exist_ok=True)
         (root / "fleet.toml").touch()
-        world = World(wall_ms=lambda: self.now_ms, machine=lambda: "one-machine", durable=False)
+        world = World(wall_ms=lambda: self.now_ms, machine=lambda: self.machine, durable=False)
         return Workspace(root, world, Unsynced(root))
 
     def log(self, name, lesson, agent="velma"):
@@ -497,3 +498,13 @@ def test_a_broken_configuration_costs_no_correction(tmp_path, toml, told):
     assert told in done.stderr
     assert LESSON in (bench.folder / "velma/agents/velma/corrections.md").read_text()
     assert bench.seen("velma") == {LESSON: 1}
+
+
+def test_a_container_and_its_host_on_one_folder_keep_one_name_each(clan):
+    """A bind mount: one folder, two machines. A folder that was swapped with a copy of it still takes a new name."""
+    for number in range(3):
+        for clan.machine in ("host", "container"):
+            clan.log("velma", f"lesson {number}")
+    assert len(clan.open("velma").replicas().replicas) == 2
+    clan.sync("velma")
+    assert clan.seen("velma", "lesson 2") == 2

@@ -315,6 +315,12 @@ def test_of_another_masked_command_an_error_is_one_and_a_success_unknown():
     assert shell.Command("curl x | jq .").outcome("", is_error=True) is False
 
 
+@pytest.mark.parametrize("printed", ["build\tpending\t0\thttps://x", "Status: IN_PROGRESS", "pod is not ready"])
+def test_a_command_that_asked_too_early_has_not_failed_but_a_build_has(printed):
+    assert shell.Command("gh pr checks 12").outcome(printed, is_error=True) is None
+    assert shell.Command("make test").outcome(printed, is_error=True) is False
+
+
 @pytest.mark.parametrize("letter", ["1", "a", ":", " ", "(", "F", "1:"])
 def test_any_output_is_judged_at_once(letter):
     with within(0.3):
