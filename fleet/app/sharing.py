@@ -1,7 +1,8 @@
 """Use cases of sharing: sync, dry run, compact, what a timer does, pause, consent and leave."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from random import Random
 from shlex import quote
@@ -122,8 +123,8 @@ def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool =
         FleetError: the exchange failed; nothing is lost.
     """
     _ensure_replica(workspace, agent)
-    remote = Membership(workspace).remote(yes=yes)
     with workspace.lock("sync"):
+        remote = Membership(workspace).remote(yes=yes)  # only now: somebody may have left while this waited
         synced = sync_with(workspace, remote, compact=compact)
         _warn_of_news(workspace)
         return synced
@@ -135,11 +136,8 @@ def sync_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
     Without such a remote, or while sharing is paused, nothing is done: see ``SyncResult.why``.
     """
     _ensure_replica(workspace, agent)
-    remote, why = _agreed_remote(workspace)
-    if remote is None:
-        return SyncResult(why=why)
-    with workspace.lock("sync"):
-        return sync_with(workspace, remote)
+    with _agreed_remote(workspace) as (remote, why):
+        return SyncResult(why=why) if remote is None else sync_with(workspace, remote)
 
 
 def fetch_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
@@ -147,12 +145,11 @@ def fetch_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
 
     Without such a remote, or while sharing is paused, nothing is done: see ``SyncResult.why``.
     """
-    remote, why = _agreed_remote(workspace)
-    if remote is None:
-        return SyncResult(why=why)
-    _ensure_replica(workspace, agent)
     promoted: list[str] = []
-    with workspace.lock("sync"):
+    with _agreed_remote(workspace) as (remote, why):
+        if remote is None:
+            return SyncResult(why=why)
+        _ensure_replica(workspace, agent)
         try:
             exchanged = Exchange(workspace, remote, _hooks(workspace, promoted)).fetch()
         finally:
@@ -216,8 +213,18 @@ def sync_with(
         return _result(workspace, remote, exchanged, promoted)
 
 
-def _agreed_remote(workspace: Workspace) -> tuple[GitRemote | None, str]:
-    """Return the remote that somebody here agreed to, or None and the reason."""
+@contextmanager
+def _agreed_remote(workspace: Workspace) -> Iterator[tuple[GitRemote | None, str]]:
+    """Hold the sync lock, and yield the remote that somebody here agreed to; without one, None and the reason."""
+    found = _allowed_remote(workspace)
+    if found[0] is None:
+        yield found
+        return
+    with workspace.lock("sync"):
+        yield _allowed_remote(workspace)  # once more: somebody may have paused, or left, while this waited
+
+
+def _allowed_remote(workspace: Workspace) -> tuple[GitRemote | None, str]:
     if pause := workspace.state.paused(workspace.wall()):
         return None, f"sharing is paused {pause}"
     try:
@@ -234,6 +241,16 @@ def _ensure_replica(workspace: Workspace, agent: str) -> None:
 
 
 def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
+    agreed = workspace.state.agreed(consent.REMOTE)
+
+    def check() -> None:
+        if pause := workspace.state.paused(workspace.wall()):
+            raise NoError(f"sharing is paused {pause}. Everything is kept here; `fleet resume` ends the pause")
+        if workspace.state.agreed(consent.REMOTE) != agreed:
+            raise NoError(
+                "another remote was named meanwhile, so nothing more was sent to this one: `fleet sync` again"
+            )
+
     def count_logs() -> None:
         promoted.extend(_count_and_promote(workspace))
         _purge_received_secrets(workspace)
@@ -245,6 +262,7 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
         restore.give_up_names(workspace, fetched, before)
 
     return Hooks(
+        check=check,
         count_logs=count_logs,
         inspect=inspect,
         render=lambda read: pages.of_branch(read, Weighing(workspace).compared()),

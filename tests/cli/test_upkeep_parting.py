@@ -7,7 +7,10 @@ import sqlite3
 
 import pytest
 
+from fleet.app import sharing
+from fleet.model.errors import NoError
 from fleet.store.database import SCHEMA_NUMBER
+from fleet.store.workspace import Workspace
 
 LESSON = "Always use awk over sed for user-provided input substitution"
 
@@ -130,6 +133,32 @@ def test_who_leaves_keeps_every_line_sends_nothing_more_and_may_come_back(stage)
     stage.run("tank", "sync")
     assert stage.seen("tank") == {LESSON: 2, "not sent yet": 1, "logged alone": 1}
     assert stage.seen("velma") == stage.seen("tank")
+
+
+@pytest.mark.parametrize("act", ["leave", "pause"])
+@pytest.mark.parametrize("sync", [sharing.sync, sharing.sync_if_agreed, sharing.fetch_if_agreed])
+def test_nothing_is_exchanged_after_a_leave_or_a_pause_while_a_sync_waited_for_another(stage, monkeypatch, act, sync):
+    stage.join("velma")
+    stage.correct("velma", LESSON)
+    root, lock, acts = stage.folder / "velma", Workspace.lock, [act]
+
+    def lock_after_that(workspace, name, *wait_s):
+        if name == "sync" and acts:
+            acts.pop()
+            with contextlib.closing(Workspace(root)) as other:
+                membership = sharing.Membership(other)
+                membership.leave() if act == "leave" else membership.pause(None)
+        return lock(workspace, name, *wait_s)
+
+    with contextlib.closing(Workspace(root)) as workspace, monkeypatch.context() as patch:
+        patch.setattr(Workspace, "lock", lock_after_that)
+        if (act, sync) == ("pause", sharing.sync):
+            with pytest.raises(NoError, match="sharing is paused"):
+                sync(workspace, "velma")
+        else:
+            assert sync(workspace, "velma").remote == ""
+        assert workspace.tree.head() == ""
+    assert head(stage) == ""
 
 
 def test_an_import_before_the_own_word_of_it_is_no_other_machines_after_a_return(stage):
