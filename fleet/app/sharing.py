@@ -520,10 +520,10 @@ class Membership:
         bare = Address(url).bare
         agreed = self._state.agreed(consent.REMOTE)
         if agreed != [self._consented(bare)]:
+            if agreed:
+                self._forget_tree()  # it is another clan's; first, since a crash in between leaves the old consent
             self._state.agree(consent.REMOTE, self._consented(bare), self._workspace.wall(), alone=True)
             self._state.put(sync_failed="")
-            if agreed:
-                self._forget_tree()  # it is another clan's
         self._state.put(**{_LEFT: ""})
         self.keep_login(url)
 
@@ -562,7 +562,7 @@ class Membership:
         Raises:
             NoError: this machine is in no clan.
         """
-        shown, share = self.shown(), self._workspace.config.share
+        shown, share = self._shown_to_leave(), self._workspace.config.share
         if not shown or not (share.remote or self._state.agreed(consent.REMOTE)):
             raise NoError("this machine is in no clan: no remote is named here. Nothing was changed")
         written = self._workspace.db.newest_by() if self._state.get("last_sync") else {}
@@ -580,18 +580,17 @@ class Membership:
     def leave(self) -> list[str]:
         """Forget the remote on this machine; return sentences on what was done, and how to come back.
 
-        The consent is withdrawn first: from then on nothing is sent. A ``fleet.toml`` in the project's git names the
-        remote for others as well, and is left alone.
+        Under the sync lock nothing is sent meanwhile. Cut short, it is done again. A ``fleet.toml`` in the project's
+        git names the remote for others as well, and is left alone.
         """
-        share, shown = self._workspace.config.share, self.shown()
+        share, shown = self._workspace.config.share, self._shown_to_leave()
         with self._workspace.lock("sync"):
-            self._state.put(**{_LEFT: self._workspace.wall()})
+            self._forget_tree()  # first: where the write lock is busy, nothing is changed yet
             self._state.disagree(consent.REMOTE)
-            self._state.put(**{_LOGIN + Address(share.remote).bare: ""})
-            self._forget_tree()
+            self._state.put(**{_LEFT: self._workspace.wall(), _LOGIN + Address(share.remote).bare: ""})
             if not share.remote:
                 outcome = "this machine left; the origin around this folder is not asked any more"
-            elif git.output(self._workspace.root, "ls-files", "--", config.FILE_NAME):
+            elif self._is_file_of_project():
                 outcome = f"this machine left; {config.FILE_NAME} is the project's, and names the remote for others"
             else:
                 file = self._workspace.config_file
@@ -600,6 +599,15 @@ class Membership:
                 outcome = f"this machine left; {config.FILE_NAME} names no remote any more"
         warning = "another clan joined from this folder gets all that is here: begin in a new folder if it should not"
         return [outcome, f"`fleet init --remote {quote(shown)}` comes back, and nothing counts twice", warning]
+
+    def _shown_to_leave(self) -> str:
+        """Return the clan's remote as ``shown``, also where a crash kept a leave from taking it out of the file."""
+        share = self._workspace.config.share
+        is_cut_short = share.remote and self._state.get(_LEFT) and not self._is_file_of_project()
+        return Address(share.remote).redacted if is_cut_short else self.shown()
+
+    def _is_file_of_project(self) -> bool:
+        return bool(git.output(self._workspace.root, "ls-files", "--", config.FILE_NAME))
 
     def _forget_tree(self) -> None:
         """Forget the fetched tree: after a return, or in another clan, all of it is read again."""
