@@ -343,14 +343,15 @@ def upgrade(workspace: Workspace, *, yes: bool = False) -> list[str]:
         FleetError: a file could not be written or sent. Files that are not converted yet are unchanged: run it again.
     """
     sentences: list[str] = []
-    with workspace.lock("sync"), workspace.locked():
-        if (steps := converting.upgrade(workspace)) is not None:
-            sentences += steps
-            # The old page may show lessons that are private now.
-            workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
-            converting.finish(workspace, sentences)
-        else:
-            sentences.append("the files here have this version's format already")
+    with workspace.lock("sync"):
+        with workspace.locked():
+            if (steps := converting.upgrade(workspace)) is not None:
+                sentences += steps
+                # The old page may show lessons that are private now.
+                workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
+                converting.finish(workspace, sentences)
+            else:
+                sentences.append("the files here have this version's format already")
         sentences += _upgrade_branch(workspace, yes=yes)
     return sentences
 

@@ -1,7 +1,8 @@
 """Use cases of sharing: sync, dry run, compact, what a timer does, pause, consent and leave."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
 from random import Random
 from shlex import quote
@@ -122,8 +123,8 @@ def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool =
         FleetError: the exchange failed; nothing is lost.
     """
     _ensure_replica(workspace, agent)
-    remote = Membership(workspace).remote(yes=yes)
     with workspace.lock("sync"):
+        remote = Membership(workspace).remote(yes=yes)  # only now: somebody may have left while this waited
         synced = sync_with(workspace, remote, compact=compact)
         _warn_of_news(workspace)
         return synced
@@ -135,11 +136,8 @@ def sync_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
     Without such a remote, or while sharing is paused, nothing is done: see ``SyncResult.why``.
     """
     _ensure_replica(workspace, agent)
-    remote, why = _agreed_remote(workspace)
-    if remote is None:
-        return SyncResult(why=why)
-    with workspace.lock("sync"):
-        return sync_with(workspace, remote)
+    with _agreed_remote(workspace) as (remote, why):
+        return SyncResult(why=why) if remote is None else sync_with(workspace, remote)
 
 
 def fetch_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
@@ -147,12 +145,11 @@ def fetch_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
 
     Without such a remote, or while sharing is paused, nothing is done: see ``SyncResult.why``.
     """
-    remote, why = _agreed_remote(workspace)
-    if remote is None:
-        return SyncResult(why=why)
-    _ensure_replica(workspace, agent)
     promoted: list[str] = []
-    with workspace.lock("sync"):
+    with _agreed_remote(workspace) as (remote, why):
+        if remote is None:
+            return SyncResult(why=why)
+        _ensure_replica(workspace, agent)
         try:
             exchanged = Exchange(workspace, remote, _hooks(workspace, promoted)).fetch()
         finally:
@@ -216,8 +213,18 @@ def sync_with(
         return _result(workspace, remote, exchanged, promoted)
 
 
-def _agreed_remote(workspace: Workspace) -> tuple[GitRemote | None, str]:
-    """Return the remote that somebody here agreed to, or None and the reason."""
+@contextmanager
+def _agreed_remote(workspace: Workspace) -> Iterator[tuple[GitRemote | None, str]]:
+    """Hold the sync lock, and yield the remote that somebody here agreed to; without one, None and the reason."""
+    found = _allowed_remote(workspace)
+    if found[0] is None:
+        yield found
+        return
+    with workspace.lock("sync"):
+        yield _allowed_remote(workspace)  # once more: somebody may have paused, or left, while this waited
+
+
+def _allowed_remote(workspace: Workspace) -> tuple[GitRemote | None, str]:
     if pause := workspace.state.paused(workspace.wall()):
         return None, f"sharing is paused {pause}"
     try:
@@ -234,6 +241,16 @@ def _ensure_replica(workspace: Workspace, agent: str) -> None:
 
 
 def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
+    agreed = workspace.state.agreed(consent.REMOTE)
+
+    def check() -> None:
+        if pause := workspace.state.paused(workspace.wall()):
+            raise NoError(f"sharing is paused {pause}. Everything is kept here; `fleet resume` ends the pause")
+        if workspace.state.agreed(consent.REMOTE) != agreed:
+            raise NoError(
+                "another remote was named meanwhile, so nothing more was sent to this one: `fleet sync` again"
+            )
+
     def count_logs() -> None:
         promoted.extend(_count_and_promote(workspace))
         _purge_received_secrets(workspace)
@@ -245,6 +262,7 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
         restore.give_up_names(workspace, fetched, before)
 
     return Hooks(
+        check=check,
         count_logs=count_logs,
         inspect=inspect,
         render=lambda read: pages.of_branch(read, Weighing(workspace).compared()),
@@ -502,10 +520,10 @@ class Membership:
         bare = Address(url).bare
         agreed = self._state.agreed(consent.REMOTE)
         if agreed != [self._consented(bare)]:
+            if agreed:
+                self._forget_tree()  # it is another clan's; first, since a crash in between leaves the old consent
             self._state.agree(consent.REMOTE, self._consented(bare), self._workspace.wall(), alone=True)
             self._state.put(sync_failed="")
-            if agreed:
-                self._forget_tree()  # it is another clan's
         self._state.put(**{_LEFT: ""})
         self.keep_login(url)
 
@@ -544,7 +562,7 @@ class Membership:
         Raises:
             NoError: this machine is in no clan.
         """
-        shown, share = self.shown(), self._workspace.config.share
+        shown, share = self._shown_to_leave(), self._workspace.config.share
         if not shown or not (share.remote or self._state.agreed(consent.REMOTE)):
             raise NoError("this machine is in no clan: no remote is named here. Nothing was changed")
         written = self._workspace.db.newest_by() if self._state.get("last_sync") else {}
@@ -562,18 +580,17 @@ class Membership:
     def leave(self) -> list[str]:
         """Forget the remote on this machine; return sentences on what was done, and how to come back.
 
-        The consent is withdrawn first: from then on nothing is sent. A ``fleet.toml`` in the project's git names the
-        remote for others as well, and is left alone.
+        Under the sync lock nothing is sent meanwhile. Cut short, it is done again. A ``fleet.toml`` in the project's
+        git names the remote for others as well, and is left alone.
         """
-        share, shown = self._workspace.config.share, self.shown()
+        share, shown = self._workspace.config.share, self._shown_to_leave()
         with self._workspace.lock("sync"):
-            self._state.put(**{_LEFT: self._workspace.wall()})
+            self._forget_tree()  # first: where the write lock is busy, nothing is changed yet
             self._state.disagree(consent.REMOTE)
-            self._state.put(**{_LOGIN + Address(share.remote).bare: ""})
-            self._forget_tree()
+            self._state.put(**{_LEFT: self._workspace.wall(), _LOGIN + Address(share.remote).bare: ""})
             if not share.remote:
                 outcome = "this machine left; the origin around this folder is not asked any more"
-            elif git.output(self._workspace.root, "ls-files", "--", config.FILE_NAME):
+            elif self._is_file_of_project():
                 outcome = f"this machine left; {config.FILE_NAME} is the project's, and names the remote for others"
             else:
                 file = self._workspace.config_file
@@ -582,6 +599,15 @@ class Membership:
                 outcome = f"this machine left; {config.FILE_NAME} names no remote any more"
         warning = "another clan joined from this folder gets all that is here: begin in a new folder if it should not"
         return [outcome, f"`fleet init --remote {quote(shown)}` comes back, and nothing counts twice", warning]
+
+    def _shown_to_leave(self) -> str:
+        """Return the clan's remote as ``shown``, also where a crash kept a leave from taking it out of the file."""
+        share = self._workspace.config.share
+        is_cut_short = share.remote and self._state.get(_LEFT) and not self._is_file_of_project()
+        return Address(share.remote).redacted if is_cut_short else self.shown()
+
+    def _is_file_of_project(self) -> bool:
+        return bool(git.output(self._workspace.root, "ls-files", "--", config.FILE_NAME))
 
     def _forget_tree(self) -> None:
         """Forget the fetched tree: after a return, or in another clan, all of it is read again."""

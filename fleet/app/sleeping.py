@@ -101,7 +101,9 @@ def sleep(workspace: Workspace, agent: str, *, dry_run: bool = False, only: str 
     chosen = {name: act for name, act in PHASES.items() if only in ("", name)}
     if dry_run:
         return Slept("", tuple(_run_phase(name, act, workspace, agent, dry_run=True) for name, act in chosen.items()))
-    if not only and workspace.state.get(f"{_IDLE}.{agent}") == _fingerprint(workspace, agent):
+    # From before the phases: what comes while they run is the next sleep's, which also looks at what this one changed.
+    before = "" if only else _fingerprint(workspace, agent)
+    if before and workspace.state.get(f"{_IDLE}.{agent}") == before:
         return Slept("", ())
     with _hold_lock(workspace, agent):
         Runs(workspace).recover()
@@ -118,8 +120,8 @@ def sleep(workspace: Workspace, agent: str, *, dry_run: bool = False, only: str 
             Runs(workspace).apply(Runs(workspace).fresh(KIND, agent, draft))
         if any(each.changed for each in phases if each.name not in _DERIVED):
             Records(workspace, agent).append(_record(draft.run, phases))
-        if not only and not draft.fields and not any(each.error for each in phases):
-            workspace.state.put(**{f"{_IDLE}.{agent}": _fingerprint(workspace, agent)})
+        if before and not draft.fields and not any(each.error for each in phases):
+            workspace.state.put(**{f"{_IDLE}.{agent}": before})
     return Slept(draft.run if draft.fields else "", tuple(phases))
 
 

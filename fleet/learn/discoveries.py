@@ -67,7 +67,7 @@ class Findings:
         path = self._waiting_file()
         if not self._workspace.files.read(path):
             return
-        with self._workspace.log_lock(self._agent), self._workspace.writing(self._agent) as writer:
+        with self._workspace.writing(self._agent) as writer, self._workspace.log_lock(self._agent):
             refused: list[Refused] = []
             for number, line in enumerate(self._workspace.files.read(path).splitlines(), 1):
                 try:

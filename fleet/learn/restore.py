@@ -140,8 +140,8 @@ def bring(workspace: Workspace) -> None:
             with workspace.log_lock(agent, _BRING_WAIT_S):
                 # The log needs no other lock: no later correction may be counted before one that waits in it.
                 _move(workspace, agent, home, [log] if log in files else [])
-                with workspace.locked(_BRING_WAIT_S):
-                    _move(workspace, agent, home, [each for each in files if each != log])
+            with workspace.locked(_BRING_WAIT_S), workspace.log_lock(agent, _BRING_WAIT_S):
+                _move(workspace, agent, home, [each for each in files if each != log])
     except FleetError as why:
         workspace.warn(f"not all files of the agents came {moved}: {why}. None is lost; the next command goes on")
     else:

@@ -52,6 +52,8 @@ class Hooks(msgspec.Struct, frozen=True):
     """Callbacks into the other verbs, which the exchange does not import.
 
     Attributes:
+        check: raises where a person paused sharing, or named another remote, since the exchange began; called before
+            each fetch and push.
         count_logs: counts the agents' logs into the shards, after a fetched tree was taken in.
         inspect: receives the fetched lines that name replicas of ours, and a function that returns a record of the tree
             before, by id, or None where that tree is unknown; called under the write lock, before the fetched tree is
@@ -59,6 +61,7 @@ class Hooks(msgspec.Struct, frozen=True):
         render: returns the pages of an edition, given a function that reads a path of the tree as it will be.
     """
 
+    check: Callable[[], object]
     count_logs: Callable[[], object]
     inspect: Callable[[list[Line], Callable[[str], Line | None] | None], object]
     render: Callable[[Callable[[str], bytes]], Files]
@@ -146,6 +149,7 @@ class Exchange(msgspec.Struct, eq=False):
     def _pull(self) -> Mark:
         """Bring the remote's tree here and take it in; return its commit."""
         workspace, tree = self.workspace, self.workspace.tree
+        self.hooks.check()
         commit = self.remote.fetch(tree.head())
         with workspace.locked():
             _check_format(tree, commit)  # even if it is known: fleet 0.1 may have fetched it
@@ -180,12 +184,16 @@ class Exchange(msgspec.Struct, eq=False):
         joined = Members(Members.parse(data) | changed)
         workspace.files.replace(file, joined.render() if joined else data)
 
-    def _confirm(self, pushed: Mark) -> None:
-        """Take in the pushed commit: the remote holds it now."""
-        with self.workspace.locked():
-            self.workspace.take(pushed)
-
     # --- going out --------------------------------------------------------------------------------------------------
+
+    def _push(self, files: Files, on: Mark, message: str) -> Mark | Moved:
+        """Push files on top of a commit, and take in the pushed one: the remote holds it now."""
+        self.hooks.check()
+        pushed = self.remote.push(files, on, message=message)
+        if not isinstance(pushed, Moved):
+            with self.workspace.locked():
+                self.workspace.take(pushed)
+        return pushed
 
     def _pull_and_push(self, *, drop_alone: bool = False) -> Outgoing:
         """Pull, and push the outbox, until nobody is faster; return what was sent."""
@@ -199,9 +207,8 @@ class Exchange(msgspec.Struct, eq=False):
             self.done.withheld = len(out.withheld)
             if not out.files:
                 return out
-            pushed = self.remote.push(out.files, mark, message=out.subject)
+            pushed = self._push(out.files, mark, out.subject)
             if not isinstance(pushed, Moved):
-                self._confirm(pushed)
                 self.done.out += out.count
                 return out
             last_mark, unmoved = mark, unmoved + 1 if mark == last_mark else 1
@@ -229,9 +236,8 @@ class Exchange(msgspec.Struct, eq=False):
         number = files.get("patterns.jsonl", b"").count(b"\n")
         subject = f"fleet: edition of {counted(number, 'lesson')}" if number else "fleet: edition"
         for _ in range(self._attempts_max if files else 0):
-            pushed = self.remote.push(files, mark, message=subject)
+            pushed = self._push(files, mark, subject)
             if not isinstance(pushed, Moved):
-                self._confirm(pushed)
                 self.done.edition = True
                 return
             mark = self._pull()

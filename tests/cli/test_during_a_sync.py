@@ -7,7 +7,8 @@ import pytest
 from fleet.app import pages, sharing
 from fleet.learn import corrections, counting
 from fleet.learn.corrections_md import Correction
-from fleet.share.remote import RemoteUnavailable
+from fleet.model.errors import NoError
+from fleet.share.remote import Moved, RemoteUnavailable
 from fleet.store import config
 from fleet.store.tree import MEMBERS, PAGE
 from fleet.store.workspace import Workspace
@@ -114,4 +115,40 @@ def test_what_goes_wrong_here_is_told_as_what_it_is_and_nothing_is_sent(clan, mo
     monkeypatch.setattr(counting, "reconcile_all", broken)
     with pytest.raises(OSError, match=r"corrections\.md"):
         clan.sync("velma")
+    assert not clan.server.tree()
+
+
+@pytest.mark.parametrize("when", ["fetch", "back-off"])
+def test_nothing_is_sent_after_a_pause_that_comes_during_a_sync(clan, when):
+    clan.correct("velma", "a lesson of velma's")
+    workspace, other = clan.open("velma"), clan.open("velma")
+
+    class Pausing(MemoryRemote):
+        def fetch(self, since):
+            if when == "fetch":
+                other.state.pause("")
+            return super().fetch(since)
+
+        def push(self, files, on, *, message=None):
+            return Moved("somebody was faster") if when == "back-off" else super().push(files, on, message=message)
+
+    remote = Pausing(clan.server, workspace.tree)
+    with pytest.raises(NoError, match="sharing is paused until"):
+        sharing.sync_with(workspace, remote, rng=random.Random(1), sleep=lambda _: other.state.pause(""))
+    assert not clan.server.tree()
+    workspace.state.resume()
+    assert clan.sync("velma")[0].out == 1
+
+
+def test_nothing_is_sent_any_more_once_another_remote_was_agreed_to(clan):
+    clan.correct("velma", "a lesson of velma's")
+    workspace = clan.open("velma")
+
+    class Other(MemoryRemote):
+        def fetch(self, since):
+            sharing.Membership(workspace).agree("/another/clan")
+            return super().fetch(since)
+
+    with pytest.raises(NoError, match="another remote"):
+        sharing.sync_with(workspace, Other(clan.server, workspace.tree), sleep=lambda _: None)
     assert not clan.server.tree()

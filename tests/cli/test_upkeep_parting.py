@@ -7,7 +7,11 @@ import sqlite3
 
 import pytest
 
-from fleet.store.database import SCHEMA_NUMBER
+from fleet.app import sharing
+from fleet.model.errors import NoError
+from fleet.store.database import SCHEMA_NUMBER, Local
+from fleet.store.files import Files
+from fleet.store.workspace import Workspace
 
 LESSON = "Always use awk over sed for user-provided input substitution"
 
@@ -130,6 +134,96 @@ def test_who_leaves_keeps_every_line_sends_nothing_more_and_may_come_back(stage)
     stage.run("tank", "sync")
     assert stage.seen("tank") == {LESSON: 2, "not sent yet": 1, "logged alone": 1}
     assert stage.seen("velma") == stage.seen("tank")
+
+
+@pytest.mark.parametrize("act", ["leave", "pause"])
+@pytest.mark.parametrize("sync", [sharing.sync, sharing.sync_if_agreed, sharing.fetch_if_agreed])
+def test_nothing_is_exchanged_after_a_leave_or_a_pause_while_a_sync_waited_for_another(stage, monkeypatch, act, sync):
+    stage.join("velma")
+    stage.correct("velma", LESSON)
+    root, lock, acts = stage.folder / "velma", Workspace.lock, [act]
+
+    def lock_after_that(workspace, name, *wait_s):
+        if name == "sync" and acts:
+            acts.pop()
+            with contextlib.closing(Workspace(root)) as other:
+                membership = sharing.Membership(other)
+                membership.leave() if act == "leave" else membership.pause(None)
+        return lock(workspace, name, *wait_s)
+
+    with contextlib.closing(Workspace(root)) as workspace, monkeypatch.context() as patch:
+        patch.setattr(Workspace, "lock", lock_after_that)
+        if (act, sync) == ("pause", sharing.sync):
+            with pytest.raises(NoError, match="sharing is paused"):
+                sync(workspace, "velma")
+        else:
+            assert sync(workspace, "velma").remote == ""
+        assert workspace.tree.head() == ""
+    assert head(stage) == ""
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("what", ["origin", "fleet.toml", "project"])
+@pytest.mark.parametrize("at", range(6))
+def test_a_leave_that_is_cut_short_is_finished_by_the_next(stage, monkeypatch, what, at):
+    login = "https://velma:pa55word@localhost/clan.git"
+    stage.join("velma")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    if what == "project":
+        stage.git("init", "--quiet", where="velma")
+        stage.git("add", "fleet.toml", where="velma")
+    if what == "origin":
+        stage.git("init", "--quiet", where="velma")
+        stage.git("remote", "add", "origin", str(stage.remote), where="velma")
+        stage.run("velma", "config", "set", "share.remote", "")
+    writes = []
+
+    def killed(of, name):
+        act = getattr(of, name)
+
+        def acting(*arguments, **more):
+            writes.append(name)
+            if len(writes) == at + 1:
+                raise Killed
+            return act(*arguments, **more)
+
+        return acting
+
+    root = stage.folder / "velma"
+    with contextlib.closing(Workspace(root)) as workspace:
+        workspace.state.put(**{f"login:{stage.remote}": login})
+        with monkeypatch.context() as patch, contextlib.suppress(Killed):
+            for of, name in ((Workspace, "take"), (Local, "put"), (Local, "disagree"), (Files, "replace")):
+                patch.setattr(of, name, killed(of, name))
+            sharing.Membership(workspace).leave()
+    stage.run("velma", "leave", "--yes", expect=None)
+    with contextlib.closing(Workspace(root)) as workspace:
+        assert (workspace.state.agreed("remote"), workspace.tree.head()) == ([], "")
+        assert what == "origin" or not workspace.state.get(f"login:{stage.remote}")
+        assert workspace.config.share.remote == (str(stage.remote) if what == "project" else "")
+        assert sharing.sync_if_agreed(workspace, "velma").remote == ""
+
+
+@pytest.mark.parametrize(("of", "name"), [(Workspace, "take"), (Local, "agree")])
+def test_a_yes_to_another_remote_that_is_cut_short_leaves_no_tree_of_the_clan_before(stage, monkeypatch, of, name):
+    stage.join("velma")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+
+    def killed(*_, **__):
+        raise Killed
+
+    with contextlib.closing(Workspace(stage.folder / "velma")) as workspace:
+        with monkeypatch.context() as patch, contextlib.suppress(Killed):
+            patch.setattr(of, name, killed)
+            sharing.Membership(workspace).agree("/another/clan")
+        assert workspace.state.agreed("remote") == [str(stage.remote)], "the next yes does the whole again"
+        sharing.Membership(workspace).agree("/another/clan")
+        assert workspace.tree.head() == ""
 
 
 def test_an_import_before_the_own_word_of_it_is_no_other_machines_after_a_return(stage):

@@ -139,6 +139,23 @@ def test_what_was_written_since_is_looked_at_and_so_is_everything_once_an_hour(w
     assert sleeping.sleep(workspace, "velma").phases != ()
 
 
+def test_an_entry_written_by_hand_during_a_sleep_is_the_next_sleeps(workspace, monkeypatch):
+    for _ in range(3):
+        sleeping.sleep(workspace, "velma")
+    log = workspace.home("velma") / "corrections.md"
+
+    def written(*_):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(f"## 2026-03-15 14:30Z\n**Pattern:** {PIN}\n")
+        return sleeping.Phase()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sleeping, "PHASES", {**sleeping.PHASES, "last": written})
+        patch.setattr(sleeping, "_IDLE", "another")
+        sleeping.sleep(workspace, "velma")
+        assert sleeping.sleep(workspace, "velma").phases != ()
+
+
 # --- what it does ---------------------------------------------------------------------------------------------------
 
 

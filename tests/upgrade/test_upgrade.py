@@ -17,7 +17,8 @@ from fleet.model import pattern
 from fleet.model.errors import NoError
 from fleet.model.line import BadLineError, Line, decode, encode, join
 from fleet.model.version_1 import converted
-from fleet.store import replica, upgrade
+from fleet.share.git import GitRemote
+from fleet.store import consent, replica, upgrade
 from fleet.store.workspace import Workspace, World, check_version
 from tests import commands
 
@@ -337,6 +338,27 @@ def test_two_machines_upgrade_in_any_order_and_nothing_doubles(tmp_path, remote,
     }
     rows = [row for row in branch(remote)["patterns.jsonl"].splitlines() if row not in EXPORT["carried"]]
     assert len(rows) == len({json.loads(row)["id"] for row in rows})
+
+
+def test_while_the_branch_is_converted_others_may_write_here(workspace, remote, monkeypatch):
+    fetched, fetch = [], GitRemote.fetch
+
+    def fetch_slowly(self, since):
+        with Workspace(workspace.root).locked(0.1):  # a remote that never answers kept a `fleet retire` out
+            fetched.append(since)
+        return fetch(self, since)
+
+    monkeypatch.setattr(GitRemote, "fetch", fetch_slowly)
+    assert any("branch was converted" in row for row in moving.upgrade(workspace))
+    assert fetched == [""]
+
+
+def test_an_upgrade_that_agrees_to_another_remote_does_not_wait_for_itself(workspace, remote, monkeypatch):
+    moving.upgrade(workspace)
+    workspace.state.agree(consent.REMOTE, "/the/clan/before", workspace.wall(), alone=True)
+    monkeypatch.setattr(Workspace.locked, "__defaults__", (0.1,))
+    assert any("branch has this version's format already" in row for row in moving.upgrade(workspace, yes=True))
+    assert workspace.state.agreed(consent.REMOTE) == [str(remote)]
 
 
 def test_a_machine_that_was_not_upgraded_pushes_once_more_and_nothing_of_it_is_lost(workspace, remote, tmp_path):
