@@ -293,6 +293,16 @@ def test_a_crash_in_between_loses_nothing(made: Stage, w: Path):
     assert 2 * len(before) <= changes < 19
 
 
+def test_a_place_that_is_the_present_one_on_a_disk_that_ignores_case_is_left_alone(made: Stage, w: Path, monkeypatch):
+    monkeypatch.setattr(Path, "samefile", lambda one, two: str(one).casefold() == str(two).casefold())
+    (w / "Agents/velma").mkdir(parents=True)
+    (w / "fleet.toml").write_text('[files]\nhome = "Agents"\n')
+    before, workspace = below(w, "agents"), Workspace(w)
+    restore.bring(workspace)
+    assert below(w, "agents") == before
+    assert not workspace.warnings
+
+
 def test_what_cannot_be_brought_is_named(made: Stage, w: Path):
     (w / "fleet.toml").write_text('[files]\nhome = "new"\n')
     (w / "new").write_text("a file")
