@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet.learn import restore
+from fleet.model.errors import BusyError
 from fleet.store import homes
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace
@@ -301,6 +302,22 @@ def test_a_place_that_is_the_present_one_on_a_disk_that_ignores_case_is_left_alo
     restore.bring(workspace)
     assert below(w, "agents") == before
     assert not workspace.warnings
+
+
+def test_no_guest_logs_between_the_reading_and_the_removal_of_its_log(stage: Stage, monkeypatch):
+    stage.run("w", "init")
+    stage.correct("w", LESSON, "--agent", "guest")
+    workspace, remove, unlocked = Workspace(stage.folder / "w"), Files.remove, []
+
+    def removed(files: Files, path: Path) -> None:
+        with suppress(BusyError), workspace.log_lock("guest", 0):
+            unlocked.append(path)
+        remove(files, path)
+
+    monkeypatch.setattr(Files, "remove", removed)
+    with workspace.locked():
+        assert restore.take_over(workspace, "velma")
+    assert not unlocked
 
 
 def test_what_cannot_be_brought_is_named(made: Stage, w: Path):
