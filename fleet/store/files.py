@@ -28,6 +28,8 @@ _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_APPEND | _PLAIN
 _NOTE = os.O_RDWR | _PLAIN
 _LOCK = os.O_RDWR | _PLAIN
+_NO_SUCH_FSYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF})
+"""Errors of a file system that keeps a folder's entries itself, such as SMB and virtiofs."""
 _ADVICE = "`fleet doctor` lists what this user may not read or write"
 
 
@@ -94,7 +96,6 @@ class Files:
         """
         with self._writing(path):
             self._prepare(path)
-            is_new = not os.path.lexists(path)
             handle = os.open(path, _APPEND | os.O_CREAT, self._mode(path))
             try:
                 size = os.fstat(handle).st_size
@@ -105,13 +106,13 @@ class Files:
                     if is_durable:
                         self._fsync(handle)
                     _check_written(handle, size + len(data))
+                    if not size:  # a new file, even if not durable: a later durable line needs it
+                        self._fsync_folder(path.parent)
                 except OSError:
                     self._truncate(handle, size, data)
                     raise
             finally:
                 os.close(handle)
-            if is_new:  # even if not durable: a later durable line needs its file
-                self._fsync_folder(path.parent)
         self.written += is_durable
 
     def replace(self, path: Path, data: bytes, *, is_durable: bool = True) -> bool:
@@ -275,6 +276,9 @@ class Files:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self._fsync(handle)
+        except OSError as why:
+            if why.errno not in _NO_SUCH_FSYNC:
+                raise
         finally:
             os.close(handle)
 

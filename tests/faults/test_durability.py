@@ -2,6 +2,7 @@
 
 import errno
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -97,3 +98,25 @@ def test_a_replacement_that_fails_leaves_the_old_page_whole(tmp_path, monkeypatc
                 disk.replace(tmp_path / "page", b"new text")
         assert (tmp_path / "page").read_bytes() == b"old"
         assert [path.name for path in tmp_path.iterdir()] == ["page"], "nothing is left behind"
+
+
+@pytest.mark.parametrize(("number", "is_logged"), [(errno.EINVAL, True), (errno.EBADF, True), (errno.EIO, False)])
+def test_a_folder_that_cannot_be_synced_has_the_line_that_is_acknowledged_and_no_other(
+    workspace, monkeypatch, number, is_logged
+):
+    (workspace.root / "agents/velma").mkdir(parents=True)
+    fsync = os.fsync
+
+    def refuse(handle):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(number, os.strerror(number))
+        fsync(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        if is_logged:
+            workspace.files.append(workspace.home("velma") / "corrections.md", b"a line\n")
+        for _ in range(0 if is_logged else 2):  # again, now that the empty file is there
+            with pytest.raises(DiskError):
+                workspace.files.append(workspace.home("velma") / "corrections.md", b"a line\n")
+    assert (workspace.home("velma") / "corrections.md").read_bytes() == (b"a line\n" if is_logged else b"")
