@@ -237,7 +237,8 @@ class Files:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         try:
             if mode != _PUBLIC:  # permissions that a person set hold whatever the umask
-                os.fchmod(handle, mode)
+                with suppress(PermissionError):  # a Windows disk inside WSL knows none
+                    os.fchmod(handle, mode)
             size = 0
             for data in blocks:
                 self._write_all(handle, data)

@@ -120,3 +120,12 @@ def test_a_folder_that_cannot_be_synced_has_the_line_that_is_acknowledged_and_no
             with pytest.raises(DiskError):
                 workspace.files.append(workspace.home("velma") / "corrections.md", b"a line\n")
     assert (workspace.home("velma") / "corrections.md").read_bytes() == (b"a line\n" if is_logged else b"")
+
+
+def test_a_file_system_without_permissions_takes_files_all_the_same(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")  # as a Windows disk answers inside WSL
+
+    monkeypatch.setattr(os, "fchmod", refuse)
+    Files(tmp_path).write(tmp_path / "page", [b"text"], mode=0o600)
+    assert (tmp_path / "page").stat().st_mode & 0o777 == 0o600
