@@ -466,6 +466,7 @@ def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
     try:
         _use_wal(connection, wait_s)
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
+        connection.execute("PRAGMA fullfsync = ON")  # as ``Files``: macOS alone knows it
         connection.execute("PRAGMA secure_delete = ON")
         connection.executescript(_LOCAL_SCHEMA)
     except sqlite3.OperationalError as why:

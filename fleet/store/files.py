@@ -268,6 +268,10 @@ class Files:
                 os.ftruncate(handle, size)
 
     def _fsync(self, handle: int) -> None:
+        if full := getattr(fcntl, "F_FULLFSYNC", None):  # macOS, where fsync(2) leaves data in the drive's own cache
+            with suppress(OSError):  # a file system that cannot
+                fcntl.fcntl(handle, full)
+                return
         os.fsync(handle)
 
     def _rename(self, source: Path, target: Path) -> None:

@@ -1,6 +1,7 @@
 """Written, fsynced, and only then acknowledged; and what the disk refuses is never acknowledged (faults 1, 4, 5, 6)."""
 
 import errno
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -12,6 +13,7 @@ from fleet.learn.corrections_md import Correction
 from fleet.learn.counting import CountedLog
 from fleet.model.errors import DiskError
 from fleet.store import config
+from fleet.store.database import Local
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace
 
@@ -129,3 +131,20 @@ def test_a_file_system_without_permissions_takes_files_all_the_same(tmp_path, mo
     monkeypatch.setattr(os, "fchmod", refuse)
     Files(tmp_path).write(tmp_path / "page", [b"text"], mode=0o600)
     assert (tmp_path / "page").stat().st_mode & 0o777 == 0o600
+
+
+def test_where_fsync_leaves_data_in_the_drives_cache_the_drive_is_asked_too(tmp_path, monkeypatch):
+    asked = []
+
+    def full_fsync(handle, command):
+        asked.append(command)
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)  # macOS's
+    monkeypatch.setattr(fcntl, "fcntl", full_fsync)
+    monkeypatch.setattr(os, "fsync", lambda _: asked.append("fsync"))
+    Files(tmp_path).append(tmp_path / "log", b"a line\n")
+    assert asked == [51, 51, "fsync"]
+    [(is_full,)] = Local(tmp_path / "local.db").connection().execute("PRAGMA fullfsync")
+    assert is_full
