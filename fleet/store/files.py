@@ -170,7 +170,7 @@ class Files:
 
         Raises:
             BusyError: another process held it for longer than ``wait_s``.
-            DiskError: its file can be neither opened nor created.
+            DiskError: its file can be neither opened nor created, or its file system has no locks.
         """
         if path.parent != self.root and is_no_folder(path.parent):  # no correction is lost: all use the file beside it
             path = path.parent.with_name(path.name)
@@ -313,6 +313,11 @@ def _wait_for(handle: int, path: Path, wait_s: float) -> None:
                     "nothing is lost, run the command again when it has finished"
                 ) from None
             time.sleep(_POLL_S)
+        except OSError as why:
+            raise DiskError(
+                f"{path} cannot be locked ({why.strerror}), and nothing is written without a lock: two processes could "
+                "overwrite each other. Put the workspace on a local disk, or mount this one with locks"
+            ) from why
         else:
             return
 

@@ -148,3 +148,15 @@ def test_where_fsync_leaves_data_in_the_drives_cache_the_drive_is_asked_too(tmp_
     assert asked == [51, 51, "fsync"]
     [(is_full,)] = Local(tmp_path / "local.db").connection().execute("PRAGMA fullfsync")
     assert is_full
+
+
+def test_a_disk_without_locks_is_named_with_a_way_out(workspace, monkeypatch):
+    Corrections(workspace, "velma").log(LESSON, session="s")
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(DiskError, match=r"log-velma\.lock cannot be locked \(No locks available\).* local disk"):
+        Corrections(workspace, "velma").log(LESSON, session="s")
+    assert [each.count("seen") for each in workspace.patterns.lessons()] == [1], "what only reads works"
