@@ -132,7 +132,7 @@ class Files:
         """Replace a file atomically by blocks, which need not be in memory at once. Raises as ``replace``."""
         with self._writing(path):
             self._prepare(path)
-            temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+            temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")  # containers may have equal pids
             try:
                 self._write_new(temporary, blocks, mode or self._mode(path), is_durable=is_durable)
                 self._rename(temporary, path)
@@ -233,7 +233,7 @@ class Files:
 
     def _write_new(self, path: Path, blocks: Iterable[bytes], mode: int = _PUBLIC, *, is_durable: bool = True) -> None:
         with suppress(FileNotFoundError):
-            path.unlink()  # its name can be guessed, and whoever made it would own what is written
+            path.unlink()  # whoever made it would own what is written
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         try:
             if mode != _PUBLIC:  # permissions that a person set hold whatever the umask

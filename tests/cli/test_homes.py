@@ -374,6 +374,7 @@ def fill(home: Path) -> list[str]:
     """Write a file of each kind that fleet writes into a home; return their names."""
     kinds = [*homes.FILES, "archive-2026-11-23.md", "journals/main.md", "skills/tidy-up/SKILL.md"]
     kinds += [".agents/logs/2026-11-23.md", ".agents/topics/git.md", ".agents/local.md"]
+    kinds += [".memory.md.0a1b2c3d.tmp", "journals/.main.md.0a1b2c3d.tmp"]  # of a process that was killed
     for name in kinds:
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text("of people\n")
@@ -384,6 +385,8 @@ def test_git_add_takes_no_file_of_an_agents_own_and_every_one_of_the_projects(st
     stage.git("init", "--quiet", "w")
     stage.run("w", "init", "--agent", "velma")
     fill(stage.folder / "w/agents/velma")
+    for name in ("clan-learnings/.patterns.md.0a1b2c3d.tmp", "..agents.local.md.0a1b2c3d.tmp"):
+        (stage.folder / "w" / name).touch()
     theirs = [stage.folder / "w/agents/velma" / name for name in ("router.py", "skills/tidy-up/run.py", "README.md")]
     for path in theirs:
         path.write_text("the project's own\n")
