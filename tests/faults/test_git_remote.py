@@ -900,6 +900,7 @@ def test_a_relative_path_becomes_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     assert Address.checked("clan.git") == str(tmp_path / "clan.git")
     assert Address.checked("./a:b") == str(tmp_path / "a:b")
     assert Address.checked("~/clan.git") == str(tmp_path / "home/clan.git")
+    assert Address.checked("~no such user/clan.git") == str(tmp_path / "~no such user/clan.git")
 
 
 BAD = ["ext::sh -c 'touch run'", "EXT::sh", "Ext::x", "fd::17", "FD::17,18/x", "foo::bar", "transport-helper::x", "::x"]
