@@ -6,6 +6,7 @@ here: standard library only, and little of it (``tests/hosts`` counts); ``fleet.
 """
 
 import os
+import signal
 import sys
 from collections.abc import Mapping
 
@@ -257,4 +258,5 @@ def _write(handle: int, text: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # as ``fleet hook`` has it
     sys.exit(main(sys.argv[1:]))

@@ -5,6 +5,7 @@ to look.
 """
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -46,6 +47,7 @@ _FILES_MAX = 200_000
 _FREE_BYTES_MIN = 4 * 1024 * 1024
 _SHOWN_MAX = 5
 _GIT_S = 20.0
+_GIT_MIN = (2, 29)  # `init --object-format`, `fetch --no-auto-maintenance --no-write-fetch-head`
 _CLIENT_S = 10.0
 _COUNT_S = 1.0
 
@@ -185,11 +187,18 @@ def _some(words: list[str]) -> str:
 
 
 def _git(workspace: Workspace) -> Iterator[_Finding]:
+    version = git.output(workspace.root, "--version", wait_s=_GIT_S)
+    number = re.search(r"(\d+)\.(\d+)", version)
     if which("git") is None:
-        level = "error" if workspace.config.share.remote else "note"
-        yield _trouble("git", "git is not installed, or not on the PATH", level=level)
+        what = "git is not installed, or not on the PATH"
+    elif not version:  # as on macOS without its developer tools
+        what = "git does not run: `git --version` shows why"
+    elif number and (int(number[1]), int(number[2])) < _GIT_MIN:
+        what = f"{version} lacks what a sync needs"
     else:
-        yield _Finding("git", "ok", git.output(workspace.root, "--version", wait_s=_GIT_S))
+        yield _Finding("git", "ok", version)
+        return
+    yield _trouble("git", what, level="error" if workspace.config.share.remote else "note")
 
 
 def _databases(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:

@@ -26,7 +26,7 @@ from fleet.store.workspace import Workspace
 
 _CLAN_IGNORES = (
     *(f"/clan-learnings/{name}.{end}" for name in ("patterns", "discoveries") for end in ("jsonl", "d/*.jsonl")),
-    *(f"/clan-learnings/{name}" for name in ("patterns.md", "members.toml", ".gitattributes", FORMAT)),
+    *(f"/clan-learnings/{name}" for name in ("patterns.md", "members.toml", ".gitattributes", FORMAT, "**/.*.tmp")),
 )
 
 _GIT_S = 20.0

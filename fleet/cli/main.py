@@ -35,6 +35,8 @@ def main() -> None:
     # has it ignored, as a shell for what runs behind it, it stays so.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.platform != "win32":  # where the caller has it ignored, the exit code of every child is lost, and reads as 0
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _open_missing()
     try:
         code = run()

@@ -176,8 +176,7 @@ class _Chosen(msgspec.Struct):
         Raises:
             NoError: there is none.
         """
-        if named := self.directory or os.environ.get("FLEET_DIR", ""):
-            root = Path(named).expanduser().absolute()
+        if root := self._root_named():
             if not is_root(str(root)):
                 raise NoError(f"{root} is no fleet workspace: it has no {CONFIG}. Run `fleet init` there")
             return root
@@ -190,9 +189,11 @@ class _Chosen(msgspec.Struct):
 
     def root_to_be(self) -> Path:
         """Return the folder in which a command would make a workspace: a named one, the one around, or this one."""
-        if named := self.directory or os.environ.get("FLEET_DIR", ""):
-            return Path(named).expanduser().absolute()
-        return Path(root_around(str(Path.cwd())) or Path.cwd())
+        return self._root_named() or Path(root_around(str(Path.cwd())) or Path.cwd())
+
+    def _root_named(self) -> Path | None:
+        named = self.directory or os.environ.get("FLEET_DIR", "")
+        return Path(os.path.expanduser(named)).absolute() if named else None  # noqa: PTH111 - `~nosuchuser` raises in pathlib
 
     def agent_named(self) -> str:
         """Return the agent that the command or the environment names, "" if neither does."""

@@ -106,9 +106,8 @@ def take_over(workspace: Workspace, agent: str) -> int:
     if agent == names.GUEST or not workspace.is_guest(names.GUEST):
         return 0
     home = workspace.home(names.GUEST)
-    files = workspace.files_of(home)
-    if files:
-        with workspace.log_lock(agent):
+    with workspace.log_lock(agent), workspace.log_lock(names.GUEST):  # the guest may be logging at this moment
+        if files := workspace.files_of(home):
             logs = [workspace.home(each) / corrections_md.FILE_NAME for each in (agent, names.GUEST)]
             log, data = map(workspace.files.read, logs)
             # First: once the log is moved, nothing tells which ids its entries had.
@@ -149,7 +148,7 @@ def bring(workspace: Workspace) -> None:
 
 
 def _move(workspace: Workspace, agent: str, home: Path, files: Iterable[Path]) -> None:
-    """Move files into an agent's home, joined with those there. The caller holds both locks."""
+    """Move files into an agent's home, joined with those there. The caller holds the locks of both homes' files."""
     join = _Restore(workspace, RestoreResult())
     for file in files:
         data, path = workspace.files.read(file), workspace.own_path(agent, *file.relative_to(home).parts)

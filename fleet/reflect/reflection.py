@@ -280,10 +280,13 @@ def _run(words: Sequence[str], prompt: str, wait_s: float, read: Callable[[str],
     """Run a command with the prompt on its standard input; return its answer."""
     environment = {**os.environ, "FLEET_DISABLED": "1"}
     until, trouble = time.monotonic() + wait_s, ""
-    with tempfile.TemporaryDirectory(prefix="fleet-reflect-") as folder, tempfile.TemporaryFile() as file:
-        file.write(prompt.encode())
-        file.seek(0)
-        try:
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="fleet-reflect-", ignore_cleanup_errors=True) as folder,
+            tempfile.TemporaryFile() as file,
+        ):
+            file.write(prompt.encode())
+            file.seek(0)
             done = process.run(
                 words,
                 folder=Path(folder),
@@ -293,12 +296,12 @@ def _run(words: Sequence[str], prompt: str, wait_s: float, read: Callable[[str],
                 stdin=file,
                 is_alone=True,
             )
-        except process.StoppedError as why:
-            done = process.Done(0, why.out, "")
-            late, much = f"gave no answer within {wait_s:g} s", f"printed more than {OUTPUT_BYTES_MAX:,} bytes"
-            trouble = f"{late if why.is_late else much}, and was stopped"
-        except (OSError, ValueError) as why:
-            return Answer(trouble=f"{words[0]} could not be started from an empty folder: {why}", usd=0.0)
+    except process.StoppedError as why:
+        done = process.Done(0, why.out, "")
+        late, much = f"gave no answer within {wait_s:g} s", f"printed more than {OUTPUT_BYTES_MAX:,} bytes"
+        trouble = f"{late if why.is_late else much}, and was stopped"
+    except (OSError, ValueError) as why:
+        return Answer(trouble=f"{words[0]} could not be started from an empty folder: {why}", usd=0.0)
     answer = read(done.out.decode("utf-8", "replace"))
     if not trouble and done.code:
         message = " ".join(done.err.split())[-300:]

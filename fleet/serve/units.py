@@ -20,6 +20,7 @@ MARK = "made by `fleet "
 """Beginning of the mark by which a file is known as ours."""
 _DATA = Path(__file__).with_name("data")
 _SYSTEMCTL = ["systemctl", "--user"]
+_MARK_IN_PATH = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 HOLDER_WAIT_S = 0.3
 """Longer than ``Seat.holder`` holds the lock."""
@@ -49,7 +50,8 @@ class Service(NamedTuple):
         path = _home(environment) / "Library" / "LaunchAgents" / f"{name}.plist"
         start = ["launchctl", "bootstrap", f"gui/{user}", str(path)]
         _check_words(root, command)
-        return cls({path: _plist(name, root, command)}, [start], [["launchctl", "bootout", f"gui/{user}/{name}"]])
+        files = {path: _plist(name, root, command, _path(environment))}
+        return cls(files, [start], [["launchctl", "bootout", f"gui/{user}/{name}"]])
 
     @classmethod
     def timer(
@@ -99,7 +101,12 @@ def _systemd(
     _check_words(root, command)
     config = environment.get("XDG_CONFIG_HOME", "")
     folder = (Path(config) if config.startswith("/") else _home(environment) / ".config") / "systemd" / "user"
-    values = {"agent": agent, "root": _escaped(str(root)), "command": " ".join(map(_quoted, command))}
+    values = {
+        "agent": agent,
+        "root": _escaped(str(root)),
+        "command": " ".join(map(_quoted, command)).replace("$", "$$"),
+        "path": _quoted(f"PATH={_path(environment)}"),
+    }
     files = {
         folder / name: _DATA.joinpath(template).read_text("utf-8").format(**values).encode()
         for name, template in names.items()
@@ -124,13 +131,22 @@ def _name(root: Path, agent: str) -> str:
     return f"{agent}-{_hash(root)}"
 
 
+def _path(environment: Mapping[str, str]) -> str:
+    """Return the PATH that a service gets: the installer's, since a manager's own lacks where clients of models are.
+
+    A relative folder in it would be one of the workspace's, where others may put programs.
+    """
+    folders = environment.get("PATH", os.defpath).split(":")
+    return ":".join(each for each in folders if each.startswith("/") and not _MARK_IN_PATH.search(each))
+
+
 def _check_words(root: Path, command: Sequence[str]) -> None:
-    if re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", "".join([*command, str(root)])):
+    if _MARK_IN_PATH.search("".join([*command, str(root)])):
         mark = "has a control mark in it, or is no UTF-8"
         raise UsageError(f"{str(root)!r} or the path to Python {mark}; no service was made of that")
 
 
-def _plist(name: str, root: Path, command: Sequence[str]) -> bytes:
+def _plist(name: str, root: Path, command: Sequence[str], path: str) -> bytes:
     import plistlib  # with a parser of XML: a sidecar needs none
 
     plist = plistlib.dumps(
@@ -138,6 +154,7 @@ def _plist(name: str, root: Path, command: Sequence[str]) -> bytes:
             "Label": name,
             "ProgramArguments": list(command),
             "WorkingDirectory": str(root),
+            "EnvironmentVariables": {"PATH": path},
             "RunAtLoad": True,
             "KeepAlive": {"SuccessfulExit": False},
             "ThrottleInterval": 5,
@@ -148,8 +165,8 @@ def _plist(name: str, root: Path, command: Sequence[str]) -> bytes:
 
 
 def _quoted(word: str) -> str:
-    """Return a word quoted for systemd, its specifiers and variables escaped."""
-    return '"' + _escaped(word).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$") + '"'
+    """Return a word quoted for systemd, its specifiers escaped."""
+    return '"' + _escaped(word).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _escaped(text: str) -> str:

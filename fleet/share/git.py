@@ -4,6 +4,7 @@ No work tree, index, hook or filter is ever involved, so uncommitted work is lef
 the head moved, ``ls-tree``. A push is ``fast-import`` and ``push``. Both lock the repository against other processes.
 """
 
+import os
 import re
 import time
 from collections.abc import Container, Iterator, Sequence
@@ -363,7 +364,7 @@ class Address(str):
             if not scp_like["host"] or not scp_like["path"] or scp_like["host"][0] == "-" or scp_like["path"][0] == "-":
                 raise UsageError(f"{shown!r} has no proper host and path")
             return cls(url)
-        return cls(Path(url).expanduser().absolute())
+        return cls(Path(os.path.expanduser(url)).absolute())  # noqa: PTH111 - `~nosuchuser` raises in pathlib
 
     @classmethod
     def typed(cls, url: str) -> "Address":

@@ -91,7 +91,7 @@ def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> Ba
         NoError: there is a file of that name, and ``overwrite`` is False.
         DiskError: it was not written.
     """
-    target = target.expanduser().absolute()
+    target = Path(os.path.expanduser(target)).absolute()  # noqa: PTH111 - `~nosuchuser` raises in pathlib
     if target.exists() and not target.is_file():
         raise NoError(f"{target} is no plain file: no backup was made. Name another one")
     if target.exists() and not overwrite:

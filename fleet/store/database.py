@@ -28,6 +28,7 @@ from fleet.store.files import inode
 SCHEMA_NUMBER = 9
 BUSY_S = 20.0
 _LOCKED_S = 0.005
+_SQLITE_MIN = (3, 32)  # `iif`
 _SCHEMA, _LOCAL_SCHEMA = (
     Path(__file__).with_name("data").joinpath(name).read_text("utf-8") for name in ("state.sql", "local.sql")
 )
@@ -97,6 +98,11 @@ class Database:
         return self._connection
 
     def _opened(self) -> sqlite3.Connection:
+        if sqlite3.sqlite_version_info < _SQLITE_MIN:
+            raise FleetError(
+                f"SQLite {sqlite3.sqlite_version}, which this Python brings, is older than 3.32, so no lesson can be "
+                "looked up; what was logged is kept. Install fleet with a Python that brings a newer one"
+            )
         name = ":memory:" if self.path is None else str(self.path)
         connection = sqlite3.connect(name, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
@@ -466,6 +472,7 @@ def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
     try:
         _use_wal(connection, wait_s)
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
+        connection.execute("PRAGMA fullfsync = ON")  # as ``Files``: macOS alone knows it
         connection.execute("PRAGMA secure_delete = ON")
         connection.executescript(_LOCAL_SCHEMA)
     except sqlite3.OperationalError as why:

@@ -28,6 +28,8 @@ _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_APPEND | _PLAIN
 _NOTE = os.O_RDWR | _PLAIN
 _LOCK = os.O_RDWR | _PLAIN
+_NO_SUCH_FSYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF})
+"""Errors of a file system that keeps a folder's entries itself, such as SMB and virtiofs."""
 _ADVICE = "`fleet doctor` lists what this user may not read or write"
 
 
@@ -94,7 +96,6 @@ class Files:
         """
         with self._writing(path):
             self._prepare(path)
-            is_new = not os.path.lexists(path)
             handle = os.open(path, _APPEND | os.O_CREAT, self._mode(path))
             try:
                 size = os.fstat(handle).st_size
@@ -105,13 +106,13 @@ class Files:
                     if is_durable:
                         self._fsync(handle)
                     _check_written(handle, size + len(data))
+                    if not size:  # a new file, even if not durable: a later durable line needs it
+                        self._fsync_folder(path.parent)
                 except OSError:
                     self._truncate(handle, size, data)
                     raise
             finally:
                 os.close(handle)
-            if is_new:  # even if not durable: a later durable line needs its file
-                self._fsync_folder(path.parent)
         self.written += is_durable
 
     def replace(self, path: Path, data: bytes, *, is_durable: bool = True) -> bool:
@@ -131,7 +132,7 @@ class Files:
         """Replace a file atomically by blocks, which need not be in memory at once. Raises as ``replace``."""
         with self._writing(path):
             self._prepare(path)
-            temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+            temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")  # containers may have equal pids
             try:
                 self._write_new(temporary, blocks, mode or self._mode(path), is_durable=is_durable)
                 self._rename(temporary, path)
@@ -169,7 +170,7 @@ class Files:
 
         Raises:
             BusyError: another process held it for longer than ``wait_s``.
-            DiskError: its file can be neither opened nor created.
+            DiskError: its file can be neither opened nor created, or its file system has no locks.
         """
         if path.parent != self.root and is_no_folder(path.parent):  # no correction is lost: all use the file beside it
             path = path.parent.with_name(path.name)
@@ -232,11 +233,12 @@ class Files:
 
     def _write_new(self, path: Path, blocks: Iterable[bytes], mode: int = _PUBLIC, *, is_durable: bool = True) -> None:
         with suppress(FileNotFoundError):
-            path.unlink()  # its name can be guessed, and whoever made it would own what is written
+            path.unlink()  # whoever made it would own what is written
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         try:
             if mode != _PUBLIC:  # permissions that a person set hold whatever the umask
-                os.fchmod(handle, mode)
+                with suppress(PermissionError):  # a Windows disk inside WSL knows none
+                    os.fchmod(handle, mode)
             size = 0
             for data in blocks:
                 self._write_all(handle, data)
@@ -266,6 +268,10 @@ class Files:
                 os.ftruncate(handle, size)
 
     def _fsync(self, handle: int) -> None:
+        if full := getattr(fcntl, "F_FULLFSYNC", None):  # macOS, where fsync(2) leaves data in the drive's own cache
+            with suppress(OSError):  # a file system that cannot
+                fcntl.fcntl(handle, full)
+                return
         os.fsync(handle)
 
     def _rename(self, source: Path, target: Path) -> None:
@@ -275,6 +281,9 @@ class Files:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self._fsync(handle)
+        except OSError as why:
+            if why.errno not in _NO_SUCH_FSYNC:
+                raise
         finally:
             os.close(handle)
 
@@ -304,6 +313,11 @@ def _wait_for(handle: int, path: Path, wait_s: float) -> None:
                     "nothing is lost, run the command again when it has finished"
                 ) from None
             time.sleep(_POLL_S)
+        except OSError as why:
+            raise DiskError(
+                f"{path} cannot be locked ({why.strerror}), and nothing is written without a lock: two processes could "
+                "overwrite each other. Put the workspace on a local disk, or mount this one with locks"
+            ) from why
         else:
             return
 

@@ -48,6 +48,8 @@ _IN_FOLDERS = ("journals/*.md", "skills/*/SKILL.md", *(each for each in NOTES if
 """Patterns of the files that fleet writes in folders of a home."""
 _RESTORED = "*.restored-*"
 """Pattern of the files that a restore writes beside a different file of the same name."""
+_TEMPORARY = ".*.tmp"
+"""Pattern of the files under which others are written first: a process that is killed leaves one."""
 FOLDERS = frozenset(each.partition("/")[0] for each in _IN_FOLDERS)
 """Names of the folders of a home, whose whole content is the agent's."""
 
@@ -136,7 +138,8 @@ def ignores(place: str) -> tuple[str, ...]:
     They name files, never a whole folder: a project may have source of its own there. Drafts of skills are ignored,
     too: an approved one is copied to the skills of the project.
     """
-    return tuple(f"/{place}/*/{name}" for name in (*sorted(FILES), "archive-*.md", *_IN_FOLDERS, f"**/{_RESTORED}"))
+    patterns = (*sorted(FILES), "archive-*.md", *_IN_FOLDERS, f"**/{_RESTORED}", f"**/{_TEMPORARY}")
+    return tuple(f"/{place}/*/{pattern}" for pattern in patterns)
 
 
 def ignores_at_the_root() -> tuple[str, ...]:
@@ -145,7 +148,8 @@ def ignores_at_the_root() -> tuple[str, ...]:
         "/.fleet/",
         *(f"/{name}" for name in (*NOTES, LOCK)),
         f"/.agents.local.md{_RESTORED[1:]}",
-        f"/.agents/**/{_RESTORED}",
+        f"/..agents.local.md{_TEMPORARY}",
+        *(f"/.agents/**/{pattern}" for pattern in (_RESTORED, _TEMPORARY)),
     )
 
 

@@ -13,6 +13,7 @@ import os
 import sys
 import tomllib
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -25,6 +26,7 @@ from fleet.model import limits, names
 from fleet.model.errors import FleetError
 from fleet.store.files import Files
 
+_IOREG_S = 5.0
 _HEADER = "# Who writes in this folder on this machine. Made by fleet; copying it to another machine does no harm.\n"
 
 
@@ -131,10 +133,10 @@ def _machine_id() -> str:
     if sys.platform == "darwin":
         import subprocess
 
-        shown = subprocess.run(
-            ["/usr/sbin/ioreg", "-rd1", "-c", "IOPlatformExpertDevice"], capture_output=True, text=True, check=False
-        ).stdout
-        return next((line for line in shown.splitlines() if "IOPlatformUUID" in line), "") or os.uname().nodename
+        command = ["/usr/sbin/ioreg", "-rd1", "-c", "IOPlatformExpertDevice"]
+        with suppress(OSError, subprocess.SubprocessError, StopIteration):  # a sandbox may refuse it
+            shown = subprocess.run(command, capture_output=True, text=True, timeout=_IOREG_S, check=False).stdout
+            return next(line for line in shown.splitlines() if "IOPlatformUUID" in line)
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
         text = _first_line(path)
         # Containers of one image share its machine id; their host names differ.

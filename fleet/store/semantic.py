@@ -8,6 +8,7 @@ correction is durable. Private lessons have no embedding. What is stored is deri
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -224,7 +225,7 @@ def _matrix(rows: Sequence[tuple[str, bytes]]) -> Any:
 def _files_of(root: Path, model: str) -> tuple[Path, Path]:
     """Return the weights and the tokenizer of a model2vec folder, with "" of the installed package."""
     if model:
-        folder = (root / Path(model).expanduser()).resolve()
+        folder = (root / os.path.expanduser(model)).resolve()  # noqa: PTH111 - `~nosuchuser` raises in pathlib
         return folder / "model.safetensors", folder / "tokenizer.json"
     spec = find_spec(PACKAGE)
     folder = Path(spec.origin).parent if spec and spec.origin else Path()

@@ -177,7 +177,9 @@ class Workspace:
             agents = (*self.agents_here(), names.GUEST) if places else ()
             for agent, home in ((agent, place / agent) for place in places for agent in agents):
                 files = [path for path in self.files_of(home) if homes.is_own(path.relative_to(home).parts)]
-                homes_ += [(agent, home, files)] if files else []
+                # On a disk that ignores case, `agents` is `Agents`: a file moved there would be removed from there.
+                is_present = files and self.home(agent).exists() and home.samefile(self.home(agent))
+                homes_ += [(agent, home, files)] if files and not is_present else []
         return homes_
 
     def current_path(self, path: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet.learn import restore
+from fleet.model.errors import BusyError
 from fleet.store import homes
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace
@@ -293,6 +294,32 @@ def test_a_crash_in_between_loses_nothing(made: Stage, w: Path):
     assert 2 * len(before) <= changes < 19
 
 
+def test_a_place_that_is_the_present_one_on_a_disk_that_ignores_case_is_left_alone(made: Stage, w: Path, monkeypatch):
+    monkeypatch.setattr(Path, "samefile", lambda one, two: str(one).casefold() == str(two).casefold())
+    (w / "Agents/velma").mkdir(parents=True)
+    (w / "fleet.toml").write_text('[files]\nhome = "Agents"\n')
+    before, workspace = below(w, "agents"), Workspace(w)
+    restore.bring(workspace)
+    assert below(w, "agents") == before
+    assert not workspace.warnings
+
+
+def test_no_guest_logs_between_the_reading_and_the_removal_of_its_log(stage: Stage, monkeypatch):
+    stage.run("w", "init")
+    stage.correct("w", LESSON, "--agent", "guest")
+    workspace, remove, unlocked = Workspace(stage.folder / "w"), Files.remove, []
+
+    def removed(files: Files, path: Path) -> None:
+        with suppress(BusyError), workspace.log_lock("guest", 0):
+            unlocked.append(path)
+        remove(files, path)
+
+    monkeypatch.setattr(Files, "remove", removed)
+    with workspace.locked():
+        assert restore.take_over(workspace, "velma")
+    assert not unlocked
+
+
 def test_what_cannot_be_brought_is_named(made: Stage, w: Path):
     (w / "fleet.toml").write_text('[files]\nhome = "new"\n')
     (w / "new").write_text("a file")
@@ -347,6 +374,7 @@ def fill(home: Path) -> list[str]:
     """Write a file of each kind that fleet writes into a home; return their names."""
     kinds = [*homes.FILES, "archive-2026-11-23.md", "journals/main.md", "skills/tidy-up/SKILL.md"]
     kinds += [".agents/logs/2026-11-23.md", ".agents/topics/git.md", ".agents/local.md"]
+    kinds += [".memory.md.0a1b2c3d.tmp", "journals/.main.md.0a1b2c3d.tmp"]  # of a process that was killed
     for name in kinds:
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text("of people\n")
@@ -357,6 +385,8 @@ def test_git_add_takes_no_file_of_an_agents_own_and_every_one_of_the_projects(st
     stage.git("init", "--quiet", "w")
     stage.run("w", "init", "--agent", "velma")
     fill(stage.folder / "w/agents/velma")
+    for name in ("clan-learnings/.patterns.md.0a1b2c3d.tmp", "..agents.local.md.0a1b2c3d.tmp"):
+        (stage.folder / "w" / name).touch()
     theirs = [stage.folder / "w/agents/velma" / name for name in ("router.py", "skills/tidy-up/run.py", "README.md")]
     for path in theirs:
         path.write_text("the project's own\n")

@@ -266,6 +266,24 @@ def test_without_git_the_doctor_still_works(synced):
     assert doctor(synced, expect=1, PATH="/nonexistent")["git"]["level"] == "error"
 
 
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        ("exit 1", "git does not run: `git --version` shows why"),
+        ("echo git version 2.25.1", "git version 2.25.1 lacks what a sync needs"),
+        ("echo git version 2.29.0", ""),
+        ("echo git version 3.0", ""),
+    ],
+)
+def test_a_git_that_does_not_run_or_is_too_old_is_told(synced, answer, what):
+    git = synced.folder / "bin/git"
+    git.parent.mkdir()
+    git.write_text(f"#!/bin/sh\n{answer}\n")
+    git.chmod(0o755)
+    told = doctor(synced, expect=None, PATH=f"{git.parent}:/usr/bin:/bin")["git"]
+    assert (told["what"], told["level"]) == ((what, "error") if what else (answer[5:], "ok"))
+
+
 def test_files_that_cannot_be_read_or_written_are_told(synced, monkeypatch):
     # Root may do everything, so the system's answer is held instead.
     monkeypatch.setattr(os, "access", lambda path, mode: path.name != "patterns.jsonl")

@@ -66,3 +66,15 @@ def test_ctrl_c_in_a_command_says_what_is_kept():
 def test_where_the_caller_has_ctrl_c_ignored_it_stays_so():
     done = ended("import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + INTERRUPTED_AT.format(name="typer"))
     assert done.returncode == 0
+
+
+def test_a_user_that_there_is_not_is_a_name_like_any_other():
+    done = ended("", "patterns", "--dir", "~no such user/w")
+    assert done.returncode == 1
+    assert "~no such user/w is no fleet workspace" in done.stderr
+
+
+def test_where_the_caller_has_the_end_of_children_ignored_their_exit_codes_count():
+    before = "import signal, subprocess; signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+    ask = "import atexit; atexit.register(lambda: print('code', subprocess.call(['/bin/sh', '-c', 'exit 3'])))\n"
+    assert "code 3" in ended(before + ask, "--version").stdout

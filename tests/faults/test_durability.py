@@ -1,7 +1,9 @@
 """Written, fsynced, and only then acknowledged; and what the disk refuses is never acknowledged (faults 1, 4, 5, 6)."""
 
 import errno
+import fcntl
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from fleet.learn.corrections_md import Correction
 from fleet.learn.counting import CountedLog
 from fleet.model.errors import DiskError
 from fleet.store import config
+from fleet.store.database import Local
 from fleet.store.files import Files
 from fleet.store.workspace import Workspace
 
@@ -97,3 +100,63 @@ def test_a_replacement_that_fails_leaves_the_old_page_whole(tmp_path, monkeypatc
                 disk.replace(tmp_path / "page", b"new text")
         assert (tmp_path / "page").read_bytes() == b"old"
         assert [path.name for path in tmp_path.iterdir()] == ["page"], "nothing is left behind"
+
+
+@pytest.mark.parametrize(("number", "is_logged"), [(errno.EINVAL, True), (errno.EBADF, True), (errno.EIO, False)])
+def test_a_folder_that_cannot_be_synced_has_the_line_that_is_acknowledged_and_no_other(
+    workspace, monkeypatch, number, is_logged
+):
+    (workspace.root / "agents/velma").mkdir(parents=True)
+    fsync = os.fsync
+
+    def refuse(handle):
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(number, os.strerror(number))
+        fsync(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        if is_logged:
+            workspace.files.append(workspace.home("velma") / "corrections.md", b"a line\n")
+        for _ in range(0 if is_logged else 2):  # again, now that the empty file is there
+            with pytest.raises(DiskError):
+                workspace.files.append(workspace.home("velma") / "corrections.md", b"a line\n")
+    assert (workspace.home("velma") / "corrections.md").read_bytes() == (b"a line\n" if is_logged else b"")
+
+
+def test_a_file_system_without_permissions_takes_files_all_the_same(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")  # as a Windows disk answers inside WSL
+
+    monkeypatch.setattr(os, "fchmod", refuse)
+    Files(tmp_path).write(tmp_path / "page", [b"text"], mode=0o600)
+    assert (tmp_path / "page").stat().st_mode & 0o777 == 0o600
+
+
+def test_where_fsync_leaves_data_in_the_drives_cache_the_drive_is_asked_too(tmp_path, monkeypatch):
+    asked = []
+
+    def full_fsync(handle, command):
+        asked.append(command)
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.ENOTSUP, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)  # macOS's
+    monkeypatch.setattr(fcntl, "fcntl", full_fsync)
+    monkeypatch.setattr(os, "fsync", lambda _: asked.append("fsync"))
+    Files(tmp_path).append(tmp_path / "log", b"a line\n")
+    assert asked == [51, 51, "fsync"]
+    [(is_full,)] = Local(tmp_path / "local.db").connection().execute("PRAGMA fullfsync")
+    assert is_full
+
+
+def test_a_disk_without_locks_is_named_with_a_way_out(workspace, monkeypatch):
+    Corrections(workspace, "velma").log(LESSON, session="s")
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(DiskError, match=r"log-velma\.lock cannot be locked \(No locks available\).* local disk"):
+        Corrections(workspace, "velma").log(LESSON, session="s")
+    assert [each.count("seen") for each in workspace.patterns.lessons()] == [1], "what only reads works"

@@ -170,6 +170,18 @@ def test_the_exit_code_and_both_outputs_come_back(tmp_path: Path, is_tied: bool)
     assert done == store_git.Done(7, b"a b\n", "err\n")
 
 
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
+def test_bash_as_the_shell_adds_nothing_to_the_errors_of_a_command(tmp_path: Path):
+    words = ["bash", "--posix", process._TIED, "sh", "-c", "echo err >&2; exit 7"]
+    for _ in range(20):  # in every third run bash is quick enough to report it
+        with subprocess.Popen(
+            words, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        ) as shell:
+            assert shell.wait(20) == 7
+            assert shell.stderr is not None
+            assert shell.stderr.read() == b"err\n"
+
+
 def test_what_stays_behind_in_a_session_of_its_own_holds_nobody_up(tmp_path: Path):
     lingering = "import os, time; os.fork() or (os.setsid(), os.close(1), time.sleep(20))"
     begun = time.monotonic()
@@ -888,6 +900,7 @@ def test_a_relative_path_becomes_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     assert Address.checked("clan.git") == str(tmp_path / "clan.git")
     assert Address.checked("./a:b") == str(tmp_path / "a:b")
     assert Address.checked("~/clan.git") == str(tmp_path / "home/clan.git")
+    assert Address.checked("~no such user/clan.git") == str(tmp_path / "~no such user/clan.git")
 
 
 BAD = ["ext::sh -c 'touch run'", "EXT::sh", "Ext::x", "fd::17", "FD::17,18/x", "foo::bar", "transport-helper::x", "::x"]

@@ -127,11 +127,12 @@ def test_a_link_that_leads_nowhere_or_round_is_told_or_taken_for_nothing_and_wri
 
 
 @pytest.mark.parametrize("kind", ["to nothing", "to itself"])
-def test_a_link_in_the_place_of_a_file_that_is_about_to_be_written_is_not_followed(bench, kind):
-    """Files that are replaced are written under another name first, which can be guessed."""
+def test_a_link_in_the_place_of_a_file_that_is_about_to_be_written_is_not_followed(bench, kind, monkeypatch):
+    """Files that are replaced are written under another name first, which may be there."""
+    monkeypatch.setattr(os, "urandom", bytes)
     clan = bench.clan("velma")
     for name in ("patterns.jsonl", "patterns.md", "discoveries.jsonl"):
-        temporary = clan / f".{name}.{os.getpid()}.tmp"
+        temporary = clan / f".{name}.00000000.tmp"
         temporary.symlink_to(bench.folder / "outside/nothing" if kind == "to nothing" else temporary)
     bench.run("velma", "sync", expect=None)
     assert list((bench.folder / "outside").iterdir()) == []
@@ -193,9 +194,10 @@ def test_a_folder_of_shards_that_is_a_link_holds_none_of_them(tmp_path: Path):
 
 
 @pytest.mark.parametrize("is_link", [False, True])
-def test_what_is_written_is_never_in_a_file_that_somebody_made_before(tmp_path: Path, is_link: bool):
-    """The name under which a file is written first can be guessed; its maker would own what stands in it."""
-    guessed, mine = tmp_path / f".memory.md.{os.getpid()}.tmp", tmp_path / "memory.md"
+def test_what_is_written_is_never_in_a_file_that_somebody_made_before(tmp_path: Path, is_link: bool, monkeypatch):
+    """Where a file is there under the name that one is written first, its maker would own what stands in it."""
+    monkeypatch.setattr(os, "urandom", bytes)
+    guessed, mine = tmp_path / ".memory.md.00000000.tmp", tmp_path / "memory.md"
     guessed.write_text("another's")
     kept = guessed.open("rb")
     if is_link:

@@ -4,6 +4,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from fleet.model.errors import BusyError, FleetError
 from fleet.model.line import NOTHING, Column
 from fleet.model.withheld import BULK, Held, Withheld
+from fleet.store import replica
 from fleet.store.database import Database, Local
 from fleet.store.trust import Trust
 from tests.cli.conftest import Stage
@@ -106,6 +108,18 @@ def test_a_file_in_the_place_of_the_folder_hinders_no_search(plain):
     local.unlink()
     (plain.folder / "kept").rename(local)
     plain.run("velma", "sync")
+
+
+def test_where_macos_may_not_be_asked_for_its_id_the_host_name_serves(monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(replica, "_first_line", lambda _: "")
+    monkeypatch.setattr(subprocess, "run", refuse)
+    assert replica._machine_id() == os.uname().nodename
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess((), 1, "", ""))
+    assert replica._machine_id() == os.uname().nodename
 
 
 def test_no_command_needs_a_folder_for_temporary_files(plain):

@@ -5,6 +5,7 @@ import os
 import shutil
 import stat
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -451,6 +452,14 @@ def test_a_reflector_that_never_ran_has_cost_nothing(w, talk, monkeypatch, said,
     session_end.Choice(w).agree()
     record = session_end.reflect(w, "velma", talk.path).record
     assert told in record.why
+    assert records.spent(w, "2026-05-09") == 0
+
+
+def test_a_reflector_without_a_folder_for_temporary_files_never_ran(w, talk, tmp_path, monkeypatch):
+    program(w, tmp_path, "echo '{}'")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    record = session_end.reflect(w, "velma", talk.path).record
+    assert "could not be started from an empty folder" in record.why
     assert records.spent(w, "2026-05-09") == 0
 
 

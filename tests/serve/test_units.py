@@ -73,6 +73,16 @@ def test_a_path_with_a_control_mark_makes_no_service(mark):
         linux(Path(f"/w{mark}"))
 
 
+def test_a_service_has_the_path_of_whoever_installed_it_but_for_folders_of_the_workspace():
+    path = "/home/ann/.local/bin::bin:/opt/100% $x \\y:/evil\n[Service]:/usr/bin"
+    (line,) = [each for each in text_of(linux(PATH=path)).splitlines() if each.startswith('Environment="PATH')]
+    assert line == 'Environment="PATH=/home/ann/.local/bin:/opt/100%% $x \\\\y:/usr/bin"'
+    found = units.Service.sidecar("darwin", {"HOME": "/Users/ann", "PATH": path}, ROOT, "ann", 501, COMMAND)
+    assert plistlib.loads(text_of(found).encode())["EnvironmentVariables"] == {
+        "PATH": "/home/ann/.local/bin:/opt/100% $x \\y:/usr/bin"
+    }
+
+
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
 def test_systemd_itself_finds_nothing_wrong_with_it(tmp_path):
     command = [sys.executable, "-P", "-m", "fleet", "sidecar", "--dir", str(tmp_path)]

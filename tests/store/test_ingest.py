@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleet.model import edits
+from fleet.model.errors import FleetError
 from fleet.model.line import Line
 from fleet.model.names import pattern_id
 from fleet.store import ingest
@@ -106,6 +107,14 @@ def test_deleting_the_database_at_any_moment_loses_nothing_and_changes_no_answer
         file.unlink()
     here.open()
     assert (here.workspace.db.edition(PATTERNS), here.workspace.db.outgoing(), here.seen(line)) == before
+
+
+def test_a_sqlite_that_is_too_old_is_named_and_no_database_called_damaged(here: Here, monkeypatch) -> None:
+    here.log("A lesson")
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 26, 0))
+    with pytest.raises(FleetError, match=r"older than 3\.32"):
+        list(here.workspace.patterns.lessons())
+    assert here.workspace.warnings == []
 
 
 def test_what_the_tree_lost_goes_out_again(here: Here) -> None:

@@ -8,5 +8,6 @@ trap : TERM
 "$@" 3<&- &
 wait $!; code=$?
 while [ $code -gt 128 ] && kill -0 $! 2>/dev/null; do wait $!; code=$?; done
-kill -KILL $watch 2>/dev/null
+exec 2>/dev/null  # bash as sh reports each process that a signal ended
+kill -KILL $watch
 exit $code
