@@ -258,8 +258,7 @@ def _publish(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     for mutation, text in zip(mutations, texts, strict=True):
         source = f"mutation {mutation.code} ({mutation.name}) {mutation.id}"
         learning.correct(workspace, agent, Correction(mutation.failed, mutation.switch, text, source=source))
-    memories = [workspace.home(name) / memory_md.FILE_NAME for name in workspace.agents_here()]
-    with Runs(workspace).recording(agent, "publish", memories) as draft:
+    with Runs(workspace).recording(agent, "publish") as draft:
         promoted = reflecting.promote_all(workspace)
         draft.summary = f"{counted(len(promoted), 'lesson')} entered a memory"
     lines = [*(f"+ {text}" for text in texts), *(f"+ {memory_md.FILE_NAME}: {each.text}" for each in promoted)]
