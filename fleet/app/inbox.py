@@ -5,15 +5,15 @@ lessons that wait for a place in a memory, and rows under Ready to Promote. A de
 everywhere.
 
 ``HANDLERS`` has a handler for each kind, or kind and ``what`` of the body, as ``plan:tidy``. Bodies: a skill has
-``draft`` and ``target``, paths of a SKILL.md (and ``before``, the text of a skill that is to be edited); persona
-``note``; promotion ``lesson``; guard ``lesson`` and ``decision``; merge and contradiction ``pair``; bulk ``pair``, a
-question; promotion:agents-md the cells of its row; candidate:note and candidate:person ``note``; candidate ``pattern``
-and, where known, ``wrong``, ``right``, ``category``, ``tags``, ``trigger``, ``source``.
+``draft`` and ``target``, paths of a SKILL.md (and ``before``, the text of a skill that is to be edited, and ``note``,
+what is added); persona ``note``; promotion ``lesson``; guard ``lesson`` and ``decision``; merge and contradiction
+``pair``; bulk ``pair``, a question; promotion:agents-md the cells of its row; candidate:note and candidate:person
+``note``; candidate ``pattern`` and, where known, ``wrong``, ``right``, ``category``, ``tags``, ``trigger``, ``source``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from difflib import unified_diff
+from difflib import SequenceMatcher, unified_diff
 from functools import partial
 from hashlib import blake2b
 from pathlib import PurePosixPath
@@ -362,8 +362,20 @@ def _skill_check(workspace: Workspace, entry: Entry) -> str:
 
 
 def _skill_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    target, draft = _body(entry, "target"), screen(_skill_draft(workspace, entry).decode("utf-8", "replace")).text
-    return _run(workspace, entry, f"wrote {target}", [Runs(workspace).page(target).to(draft.encode())])
+    page, draft = Runs(workspace).page(_body(entry, "target")), _skill_draft(workspace, entry)
+    # A draft that stayed would keep the next addition out.
+    edits = [page.to(_skill_page(page.before or b"", draft)), Edit(_draft_path(workspace, entry), draft, None)]
+    return _run(workspace, entry, f"wrote {page.path}", edits)
+
+
+def _skill_page(now: bytes, draft: bytes) -> bytes:
+    """Return a skill as a yes writes it: lines that stand there, byte for byte, and what its draft adds, screened."""
+    lines = (now + b"\n" * bool(now and not now.endswith(b"\n"))).splitlines(keepends=True)
+    others, page = draft.splitlines(keepends=True), b""
+    for tag, _, _, start, end in SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():
+        part = b"".join(others[start:end])
+        page += part if tag == "equal" else screen(part.decode("utf-8", "replace")).text.encode()
+    return page
 
 
 def _skill_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
@@ -371,17 +383,15 @@ def _skill_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
     draft = _skill_draft(workspace, entry)
     if not draft:
         return "its draft was gone already", ""
-    removed = _run(workspace, entry, f"removed the draft {path}", [Edit(path, draft, None)], inbox.REJECTED)
-    with suppress(OSError):  # it holds more
-        (workspace.root / path).parent.rmdir()
-    return removed
+    return _run(workspace, entry, f"removed the draft {path}", [Edit(path, draft, None)], inbox.REJECTED)
 
 
 def _skill_diff(workspace: Workspace, entry: Entry) -> str:
     target = _body(entry, "target")
-    now = workspace.files.read(workspace.root / target).decode("utf-8", "replace")
-    draft = _skill_draft(workspace, entry).decode("utf-8", "replace")
-    rows = unified_diff(now.splitlines(), draft.splitlines(), target if now else "/dev/null", target, lineterm="")
+    now = workspace.files.read(workspace.root / target)
+    pages = (now, _skill_page(now, _skill_draft(workspace, entry)))
+    before, after = (each.decode("utf-8", "replace").splitlines() for each in pages)
+    rows = unified_diff(before, after, target if now else "/dev/null", target, lineterm="")
     return "\n".join(list(rows)[:_DIFF_LINES_MAX])
 
 

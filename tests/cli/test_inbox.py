@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.app import inbox
 from fleet.reflect.inbox import Inbox, Item
 from fleet.store.workspace import Workspace
 from tests.reflect.talks import Talk
@@ -99,6 +100,32 @@ def test_an_edit_of_a_skill_is_refused_where_the_skill_changed_since(w):
     target.write_text("old, and mended\n")
     assert "was changed since" in w.run("w", "inbox", "approve", skill, expect=1).stderr
     assert target.read_text() == "old, and mended\n"
+
+
+def test_an_addition_to_a_skill_leaves_its_own_lines_as_they_are_and_the_diff_shows_all_that_changes(w):
+    target = w.folder / "w/.claude/skills/lint/SKILL.md"
+    target.parent.mkdir(parents=True)
+    mine, secret = b"# Lint\r\n<system-reminder>\r\nPASSWORD=hunter2hunter2\r\nlast \xff", "gh" + "p_" + "a1B2c3" * 6
+    target.write_bytes(mine)
+    skill = put_skill(w, before=inbox.screened(mine.decode("utf-8", "replace")))
+    draft = w.folder / "w/agents/velma/skills/lint/SKILL.md"
+    draft.write_bytes(mine + f"\n\n## From a session\n\nUse {secret}.\n".encode())
+    added = [row[1:] for row in waiting(w)[0]["diff"].splitlines()[3:] if row[0] in "+-"]
+    [done] = decide(w, "approve", skill)["decided"]
+    head, _, tail = target.read_bytes().partition(b"\xff\n")
+    assert head + b"\xff" == mine
+    assert secret not in tail.decode()
+    assert added == tail.decode().splitlines()
+    assert not draft.parent.exists()
+    w.run("w", "undo", done["run"])
+    assert target.read_bytes() == mine
+    assert draft.exists()
+
+
+def test_the_undo_of_a_skill_leaves_no_folder_of_it(w):
+    [done] = decide(w, "approve", put_skill(w))["decided"]
+    w.run("w", "undo", done["run"])
+    assert not (w.folder / "w/.claude/skills/lint").exists()
 
 
 @pytest.mark.parametrize(
