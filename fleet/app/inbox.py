@@ -71,7 +71,8 @@ class _Handler(NamedTuple):
 class Listing(NamedTuple):
     """List of items: the best-evidenced ones, the number of all pending ones, and the day of the oldest.
 
-    ``expired``: items dropped just now, since nobody decided them in time. ``to_state``: corrections without a lesson.
+    ``expired``: items dropped since nobody decided them in time, of which nobody was shown that they went.
+    ``to_state``: corrections without a lesson.
     """
 
     entries: tuple[Entry, ...]
@@ -88,16 +89,17 @@ def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int
     """Return the best-evidenced pending items (0: all), of a kind and agent if they are named."""
     if kind and kind not in KINDS:
         raise UsageError(f"there is no kind {kind[:40]!r}: {', '.join(KINDS)}")
-    expired: list[Entry] = []
     try:
-        expired = [] if workspace.is_read_only else refresh(workspace)
+        if not workspace.is_read_only:
+            refresh(workspace)
     except DiskError as why:
         workspace.warn(f"listed is what waited before; what came since is missing: {why}")
     agents = [agent] if agent else Inboxes(workspace).agents
     waiting = Inboxes(workspace, agents).waiting(kind)
     shown = tuple(waiting[:count] if count else waiting)
     to_state = sum(CountedLog(workspace, each).unfilled() for each in ([agent] if agent else workspace.agents_here()))
-    return Listing(shown, len(waiting), Inboxes(workspace, agents).count().since, tuple(expired), to_state)
+    expired = tuple(Inboxes(workspace).dropped())
+    return Listing(shown, len(waiting), Inboxes(workspace, agents).count().since, expired, to_state)
 
 
 def diff_of(workspace: Workspace, entry: Entry) -> str:

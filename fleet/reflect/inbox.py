@@ -103,7 +103,7 @@ class Entry(NamedTuple):
 
     Attributes:
         decision: None while it waits.
-        shown: stamp of the first time that a person was shown it; "" for never.
+        shown: stamp of the first time that a person was shown it, or that it was dropped; "" for never.
         was: the decision that was taken back last.
     """
 
@@ -248,6 +248,12 @@ class Inboxes:
         entries = [each for each in self.entries() if each.is_pending and kind in ("", each.item.kind)]
         return sorted(entries, key=lambda each: (-each.item.weight, each.item.at, each.item.id))
 
+    def dropped(self) -> list[Entry]:
+        """Return the entries that nobody decided in time, for a week or until a person is shown that they went."""
+        today = self._workspace.wall()[:_DAY_CHARS]
+        unseen = ((each, each.decision) for each in self.entries() if each.decision and not each.shown)
+        return [each for each, by in unseen if by.outcome == "expired" and _later(by.at, GRACE_DAYS) >= today]
+
     def count(self, *, with_mirrored: bool = True) -> _Waiting:
         """Return the number of items that wait, by kind, and since when, with those that wait elsewhere as well."""
         waiting = [each for each in self.waiting() if with_mirrored or not _is_mirrored(each.item)]
@@ -304,7 +310,7 @@ def _take_line(by_id: dict[str, Entry], agent: str, line: Item | Decision | _Sho
         # It has to be shown again: of a dropped one the last day is over, and the next look would drop it unseen.
         by_id[line.id] = known._replace(decision=None, was=known.decision, shown="")
     else:
-        by_id[line.id] = known._replace(decision=line)
+        by_id[line.id] = known._replace(decision=line, shown="" if line.outcome == "expired" else known.shown)
 
 
 def _decision_after(entry: Entry, run: str, *, again: bool) -> Decision | None:

@@ -8,12 +8,13 @@ import select
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from fleet.app import inbox
-from fleet.reflect.inbox import Inbox, Item
+from fleet.reflect.inbox import Inbox, Inboxes, Item
 from fleet.store.workspace import Workspace
 from tests.reflect.talks import Talk
 
@@ -173,6 +174,8 @@ def test_an_observation_is_appended_to_the_page_about_the_person_and_only_at_a_y
     w.run("w", "undo", done["run"])
     assert page.read_text() == "# Me\n\nI like tea."
     page.write_text("# Me\n\n- 2026-01-01: Works at night\n")
+    many = put(w, "persona", "Talks", body={"note": "and so on, " * 300})
+    assert len(w.run("w", "inbox", "approve", many).stdout) < 700
     again = put(w, "persona", "Works at night", body={"note": "Works at night."})
     assert "says so already" in w.run("w", "inbox", "approve", again, expect=1).stderr
 
@@ -227,6 +230,13 @@ def test_the_command_that_the_inbox_names_for_a_contradiction_decides_it(w):
     assert f"fleet inbox approve {shown['id']} --answer first|second, or" in hint
     w.run("w", "inbox", "approve", shown["id"], "--answer", "first")
     assert waiting(w) == []
+
+
+def test_an_answer_is_no_reason_and_a_reason_no_answer(w):
+    found = pair(w)["id"]
+    for words in (["reject", found, "--answer", "first"], ["approve", found, "--why", "first"]):
+        assert "--answer goes with approve" in w.run("w", "inbox", *words, expect=2).stderr
+    assert [each["id"] for each in waiting(w)] == [found]
 
 
 @pytest.mark.parametrize(("answer", "kept"), [("first", 0), ("second", 1)])
@@ -410,6 +420,19 @@ def test_what_nobody_decides_in_time_is_dropped_aloud_with_what_brings_its_draft
     later(w, 30)
     assert [each["id"] for each in waiting(w)] == [id_], "nobody was shown it since"
     assert draft.read_bytes() == text
+
+
+def test_the_last_day_is_shown_at_the_first_look_and_a_drop_until_somebody_has_seen_it(w):
+    id_, _ = proposed(w)
+    assert b"dropped after 20" in on_keys(w, b"q")
+    later(w, 8)
+    w.run("w", "sync", expect=None)
+    for _ in range(2):  # a pipe, where nobody sees it
+        assert f"dropped, since nobody decided it in time: {id_}" in w.run("w", "inbox").stdout
+    assert "1 draft dropped, since nobody decided in time" in w.run("w", "start").stdout
+    with closing(Workspace(w.folder / "w")) as workspace:
+        Inboxes(workspace).show(Inboxes(workspace).dropped())
+    assert id_ not in w.run("w", "inbox").stdout
 
 
 def test_a_draft_that_somebody_wrote_in_is_not_dropped(w):
