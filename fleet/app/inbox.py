@@ -11,6 +11,7 @@ what is added); persona ``note``; promotion ``lesson``; guard ``lesson`` and ``d
 ``note``; candidate ``pattern`` and, where known, ``wrong``, ``right``, ``category``, ``tags``, ``trigger``, ``source``.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import SequenceMatcher, unified_diff
@@ -18,6 +19,8 @@ from functools import partial
 from hashlib import blake2b
 from pathlib import PurePosixPath
 from typing import NamedTuple, TypeVar
+
+import msgspec
 
 from fleet.app import consolidating, learning, reflecting, reviewing, starting, undoing
 from fleet.app.reviewing import Pair
@@ -507,11 +510,28 @@ def _candidate_approve(workspace: Workspace, entry: Entry, _answer: str) -> tupl
 
 
 def _tidy_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    """Put a notebook in order as it is now, by a fresh plan of any size."""
+    """Put a notebook in order as it is now, by a fresh plan of any size, if that is the one that was shown."""
     from fleet.app import tidying  # 6 ms that a sync, which only gathers what waits, need not spend
 
+    fresh = tidying.tidy(workspace, entry.agent, Mode.ALWAYS, dry_run=True)
+    _check_shown(workspace, entry, fresh.report.summary(), *fresh.question(entry.agent))
     tidied = tidying.tidy(workspace, entry.agent, Mode.ALWAYS, is_capped=False)
     return tidied.report.summary(), tidied.run
+
+
+def _check_shown(workspace: Workspace, entry: Entry, summary: str, title: str, rows: Sequence[str]) -> None:
+    """Let a plan wait anew, as it is now, where it has changes that nobody was shown; raise ``NoError`` then."""
+    diff, box = screened("\n".join(rows)), Inbox(workspace, entry.agent)
+    # What stands in brackets behind a change is its reason, as that a note is 90 days old: it differs each day.
+    shown, now = ({re.sub(r" \([^()]*\)$", "", row) for row in each.splitlines()} for each in (entry.item.diff, diff))
+    if now <= shown:
+        return
+    box.decide([Decision(id=entry.item.id, outcome="elsewhere", why="there is more to change by now than was shown")])
+    evidence = (summary, *entry.item.evidence[-1:])
+    [put] = box.put([msgspec.structs.replace(entry.item, title=title, evidence=evidence, diff=diff)])
+    raise NoError(
+        f"nothing was changed: there is more to change by now than was shown. {put.id} waits anew: fleet inbox"
+    )
 
 
 def _note_check(workspace: Workspace, entry: Entry) -> str:
@@ -552,7 +572,9 @@ def _with_persona(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str
 
 
 def _consolidate_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    """Consolidate the daily logs as they are now, by a fresh plan of any size."""
+    """Consolidate the daily logs as they are now, by a fresh plan of any size, if that is the one that was shown."""
+    fresh = consolidating.consolidate(workspace, entry.agent, force=True, dry_run=True)
+    _check_shown(workspace, entry, fresh.summary(), *fresh.question())
     consolidated = consolidating.consolidate(workspace, entry.agent, force=True)
     return consolidated.summary(), consolidated.run
 

@@ -211,15 +211,13 @@ def _consolidation(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     if gates.trouble or not gates.is_due:
         return Phase(read="the gates", left=(f"a gate is closed: {gates.summary()}",))
     preview = consolidating.consolidate(workspace, agent, dry_run=True)
-    plan = preview.plan
-    number = len(plan.added) + len(plan.merged) if plan is not None else 0
+    number, (title, rows) = preview.number, preview.question()
     total = sum(1 for _ in (workspace.root / ".agents/topics").glob("*.md"))
     read, diff = f"daily logs, {counted(total, 'topic')}", tuple(preview.diff.splitlines())
     if dry_run:
         return Phase(read=read, changed=number, summary=preview.summary(), diff=diff)
     if number > (most := workspace.config.sleep.changes_max(total)):
-        title = f"Consolidating would change {number:,} topics"
-        _, where = tidying.put_aside(workspace, agent, consolidating.KIND, title, (), most, diff[:_DIFF_ROWS])
+        _, where = tidying.put_aside(workspace, agent, consolidating.KIND, title, (), most, rows)
         return Phase(read=read, left=(f"{title}, more than {most:,}. {where}",))
     try:
         result = consolidating.consolidate(workspace, agent)
