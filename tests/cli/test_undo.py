@@ -611,6 +611,14 @@ def test_one_undo_takes_a_reflection_back_whole_and_the_records_say_so(w):
     assert len(json.loads(w.run("w", "inbox", "--json").stdout)["waiting"]) == 1
 
 
+def test_the_undo_of_a_reflection_names_what_a_person_approved_of_it(w):
+    run = reflect(w.folder / "w", w.correct("w", LESSON))
+    [decided] = json.loads(w.run("w", "inbox", "approve", "--all", "skill", "--json").stdout)["decided"]
+    left = f"{decided['id']} stays, by a person's yes: Lint before a push; `fleet undo {decided['run']}` takes it back"
+    assert left in undo(w, run)["left"]
+    assert (w.folder / "w/.claude/skills/lint/SKILL.md").exists()
+
+
 def test_a_line_that_a_person_wrote_since_a_reflection_outlives_its_undo(w):
     memory = w.folder / "w/agents/velma/memory.md"
     memory.write_text("# Memory\n\n## Notes\n")
