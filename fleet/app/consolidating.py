@@ -35,6 +35,7 @@ DAYS_REFLECTED = 120
 """Days of logs that a session's end reads for what has come up before."""
 _DAY_MS = 86_400_000
 _LOCK_WAIT_S = 5.0
+_DIFF_ROWS = 200
 
 
 class _Suggestions(NamedTuple):
@@ -94,6 +95,15 @@ class ConsolidationResult(NamedTuple):
     plan: Plan | None = None
     run: str = ""
     diff: str = ""
+
+    @property
+    def number(self) -> int:
+        """Number of topics that the plan adds or changes."""
+        return len(self.plan.added) + len(self.plan.merged) if self.plan is not None else 0
+
+    def question(self) -> tuple[str, list[str]]:
+        """Return the title and the diff of the plan, as a person is asked about it."""
+        return f"Consolidating would change {self.number:,} topics", self.diff.splitlines()[:_DIFF_ROWS]
 
     def summary(self) -> str:
         """Return it as one line."""

@@ -5,19 +5,22 @@ lessons that wait for a place in a memory, and rows under Ready to Promote. A de
 everywhere.
 
 ``HANDLERS`` has a handler for each kind, or kind and ``what`` of the body, as ``plan:tidy``. Bodies: a skill has
-``draft`` and ``target``, paths of a SKILL.md (and ``before``, the text of a skill that is to be edited); persona
-``note``; promotion ``lesson``; guard ``lesson`` and ``decision``; merge and contradiction ``pair``; bulk ``pair``, a
-question; promotion:agents-md the cells of its row; candidate:note and candidate:person ``note``; candidate ``pattern``
-and, where known, ``wrong``, ``right``, ``category``, ``tags``, ``trigger``, ``source``.
+``draft`` and ``target``, paths of a SKILL.md (and ``before``, the text of a skill that is to be edited, and ``note``,
+what is added); persona ``note``; promotion ``lesson``; guard ``lesson`` and ``decision``; merge and contradiction
+``pair``; bulk ``pair``, a question; promotion:agents-md the cells of its row; candidate:note and candidate:person
+``note``; candidate ``pattern`` and, where known, ``wrong``, ``right``, ``category``, ``tags``, ``trigger``, ``source``.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from difflib import unified_diff
+from difflib import SequenceMatcher, unified_diff
 from functools import partial
 from hashlib import blake2b
 from pathlib import PurePosixPath
 from typing import NamedTuple, TypeVar
+
+import msgspec
 
 from fleet.app import consolidating, learning, reflecting, reviewing, starting, undoing
 from fleet.app.reviewing import Pair
@@ -71,7 +74,8 @@ class _Handler(NamedTuple):
 class Listing(NamedTuple):
     """List of items: the best-evidenced ones, the number of all pending ones, and the day of the oldest.
 
-    ``expired``: items dropped just now, since nobody decided them in time. ``to_state``: corrections without a lesson.
+    ``expired``: items dropped since nobody decided them in time, of which nobody was shown that they went.
+    ``to_state``: corrections without a lesson.
     """
 
     entries: tuple[Entry, ...]
@@ -88,16 +92,17 @@ def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int
     """Return the best-evidenced pending items (0: all), of a kind and agent if they are named."""
     if kind and kind not in KINDS:
         raise UsageError(f"there is no kind {kind[:40]!r}: {', '.join(KINDS)}")
-    expired: list[Entry] = []
     try:
-        expired = [] if workspace.is_read_only else refresh(workspace)
+        if not workspace.is_read_only:
+            refresh(workspace)
     except DiskError as why:
         workspace.warn(f"listed is what waited before; what came since is missing: {why}")
     agents = [agent] if agent else Inboxes(workspace).agents
     waiting = Inboxes(workspace, agents).waiting(kind)
     shown = tuple(waiting[:count] if count else waiting)
     to_state = sum(CountedLog(workspace, each).unfilled() for each in ([agent] if agent else workspace.agents_here()))
-    return Listing(shown, len(waiting), Inboxes(workspace, agents).count().since, tuple(expired), to_state)
+    expired = tuple(Inboxes(workspace).dropped())
+    return Listing(shown, len(waiting), Inboxes(workspace, agents).count().since, expired, to_state)
 
 
 def diff_of(workspace: Workspace, entry: Entry) -> str:
@@ -362,8 +367,20 @@ def _skill_check(workspace: Workspace, entry: Entry) -> str:
 
 
 def _skill_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    target, draft = _body(entry, "target"), screen(_skill_draft(workspace, entry).decode("utf-8", "replace")).text
-    return _run(workspace, entry, f"wrote {target}", [Runs(workspace).page(target).to(draft.encode())])
+    page, draft = Runs(workspace).page(_body(entry, "target")), _skill_draft(workspace, entry)
+    # A draft that stayed would keep the next addition out.
+    edits = [page.to(_skill_page(page.before or b"", draft)), Edit(_draft_path(workspace, entry), draft, None)]
+    return _run(workspace, entry, f"wrote {page.path}", edits)
+
+
+def _skill_page(now: bytes, draft: bytes) -> bytes:
+    """Return a skill as a yes writes it: lines that stand there, byte for byte, and what its draft adds, screened."""
+    lines = (now + b"\n" * bool(now and not now.endswith(b"\n"))).splitlines(keepends=True)
+    others, page = draft.splitlines(keepends=True), b""
+    for tag, _, _, start, end in SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():
+        part = b"".join(others[start:end])
+        page += part if tag == "equal" else screen(part.decode("utf-8", "replace")).text.encode()
+    return page
 
 
 def _skill_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
@@ -371,17 +388,15 @@ def _skill_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
     draft = _skill_draft(workspace, entry)
     if not draft:
         return "its draft was gone already", ""
-    removed = _run(workspace, entry, f"removed the draft {path}", [Edit(path, draft, None)], inbox.REJECTED)
-    with suppress(OSError):  # it holds more
-        (workspace.root / path).parent.rmdir()
-    return removed
+    return _run(workspace, entry, f"removed the draft {path}", [Edit(path, draft, None)], inbox.REJECTED)
 
 
 def _skill_diff(workspace: Workspace, entry: Entry) -> str:
     target = _body(entry, "target")
-    now = workspace.files.read(workspace.root / target).decode("utf-8", "replace")
-    draft = _skill_draft(workspace, entry).decode("utf-8", "replace")
-    rows = unified_diff(now.splitlines(), draft.splitlines(), target if now else "/dev/null", target, lineterm="")
+    now = workspace.files.read(workspace.root / target)
+    pages = (now, _skill_page(now, _skill_draft(workspace, entry)))
+    before, after = (each.decode("utf-8", "replace").splitlines() for each in pages)
+    rows = unified_diff(before, after, target if now else "/dev/null", target, lineterm="")
     return "\n".join(list(rows)[:_DIFF_LINES_MAX])
 
 
@@ -495,11 +510,28 @@ def _candidate_approve(workspace: Workspace, entry: Entry, _answer: str) -> tupl
 
 
 def _tidy_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    """Put a notebook in order as it is now, by a fresh plan of any size."""
+    """Put a notebook in order as it is now, by a fresh plan of any size, if that is the one that was shown."""
     from fleet.app import tidying  # 6 ms that a sync, which only gathers what waits, need not spend
 
+    fresh = tidying.tidy(workspace, entry.agent, Mode.ALWAYS, dry_run=True)
+    _check_shown(workspace, entry, fresh.report.summary(), *fresh.question(entry.agent))
     tidied = tidying.tidy(workspace, entry.agent, Mode.ALWAYS, is_capped=False)
     return tidied.report.summary(), tidied.run
+
+
+def _check_shown(workspace: Workspace, entry: Entry, summary: str, title: str, rows: Sequence[str]) -> None:
+    """Let a plan wait anew, as it is now, where it has changes that nobody was shown; raise ``NoError`` then."""
+    diff, box = screened("\n".join(rows)), Inbox(workspace, entry.agent)
+    # What stands in brackets behind a change is its reason, as that a note is 90 days old: it differs each day.
+    shown, now = ({re.sub(r" \([^()]*\)$", "", row) for row in each.splitlines()} for each in (entry.item.diff, diff))
+    if now <= shown:
+        return
+    box.decide([Decision(id=entry.item.id, outcome="elsewhere", why="there is more to change by now than was shown")])
+    evidence = (summary, *entry.item.evidence[-1:])
+    [put] = box.put([msgspec.structs.replace(entry.item, title=title, evidence=evidence, diff=diff)])
+    raise NoError(
+        f"nothing was changed: there is more to change by now than was shown. {put.id} waits anew: fleet inbox"
+    )
 
 
 def _note_check(workspace: Workspace, entry: Entry) -> str:
@@ -540,7 +572,9 @@ def _with_persona(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str
 
 
 def _consolidate_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    """Consolidate the daily logs as they are now, by a fresh plan of any size."""
+    """Consolidate the daily logs as they are now, by a fresh plan of any size, if that is the one that was shown."""
+    fresh = consolidating.consolidate(workspace, entry.agent, force=True, dry_run=True)
+    _check_shown(workspace, entry, fresh.summary(), *fresh.question())
     consolidated = consolidating.consolidate(workspace, entry.agent, force=True)
     return consolidated.summary(), consolidated.run
 

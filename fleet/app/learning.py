@@ -9,7 +9,6 @@ from fleet.model import edits
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError
 from fleet.model.pattern import Pattern
-from fleet.store.homes import MEMORY
 from fleet.store.runs import Draft, Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text.similarity import TURNS
@@ -34,7 +33,7 @@ def correct(
         lesson = _find(workspace, same)
         lesson_id, pattern = lesson.id, correction.pattern or lesson.text
         correction = correction._replace(pattern=pattern)
-    with Runs(workspace).recording(agent, "correct", [workspace.home(agent) / MEMORY]) as draft:
+    with Runs(workspace).recording(agent, "correct") as draft:
         return _log(workspace, agent, correction, draft, session=session, same=lesson_id)
 
 
@@ -46,7 +45,7 @@ def correct_all(workspace: Workspace, agent: str, entries: Iterable[tuple[Correc
     """
     logged: list[LogResult] = []
     error: FleetError | None = None
-    with Runs(workspace).recording(agent, "import", [workspace.home(agent) / MEMORY]) as draft:
+    with Runs(workspace).recording(agent, "import") as draft:
         try:
             for correction, session in entries:
                 logged.append(_log(workspace, agent, correction, draft, session=session))
@@ -132,7 +131,7 @@ def state_lesson(
     """
     _check_trigger(workspace, trigger)
     lesson_id = _find(workspace, same).id if same else ""
-    with Runs(workspace).recording(agent, "learn", [workspace.home(agent) / MEMORY]) as draft:
+    with Runs(workspace).recording(agent, "learn") as draft:
         logged = corrections.Corrections(workspace, agent).state(
             entry, pattern, right, trigger=trigger, same=lesson_id, session=session, is_own=True
         )

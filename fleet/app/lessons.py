@@ -22,7 +22,6 @@ from fleet.model.pattern import MERGED_INTO, PRIVATE, SCOPE, Merges, Pattern, me
 from fleet.recall import triggers
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.promotion import AgentMemory
-from fleet.store.homes import MEMORY
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace, Writer
 from fleet.text.similarity import ALIKE_MIN, near
@@ -191,12 +190,11 @@ def retire(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
     Raises:
         NoError: there is no such lesson, or it is retired already.
     """
-    agents = workspace.agents_here()
-    with Runs(workspace).recording(agent, "retire", [workspace.home(each) / MEMORY for each in agents]) as draft:
+    with Runs(workspace).recording(agent, "retire") as draft:
         changed = _edit_records(workspace, agent, prefix, lambda line, me, _: edits.retire(line, me), is_in=True)
         draft.summary = f"retired {changed.pattern.id}"
         draft.retired = [changed.pattern.id, *changed.others]
-        for each in agents:
+        for each in workspace.agents_here():
             reflecting.take_out_retired(workspace, each)
     return changed
 
@@ -333,8 +331,7 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
         NoError: they are merged already, or one is private; or they read alike and differ, and ``force`` is not set.
     """
     counting.reconcile_all(workspace)
-    agents = workspace.agents_here()
-    with Runs(workspace).recording(agent, "merge", [workspace.home(each) / MEMORY for each in agents]) as draft:
+    with Runs(workspace).recording(agent, "merge") as draft:
         with workspace.writing(agent) as writer:
             first, second = find(workspace, one), find(workspace, other)
             if own := next((each.id for each in (first, second) if each.scope == PRIVATE), ""):
@@ -352,7 +349,7 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
         members = _members(workspace, find(workspace, first.id))
         lesson = merged(members)
         seen, ids = lesson.count("seen"), [each.id for each in members]
-        entered = (reflecting.promote_logged(workspace, each, lesson.id, seen, ids) for each in agents)
+        entered = (reflecting.promote_logged(workspace, each, lesson.id, seen, ids) for each in workspace.agents_here())
         promoted = tuple(filter(None, entered))
         draft.fields += [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)] if promoted else []
     [grouped] = reflecting.current_clusters(workspace).grouped([lesson], workspace.patterns.lesson)

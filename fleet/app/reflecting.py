@@ -62,7 +62,7 @@ def promote(workspace: Workspace, agent: str, prefix: str) -> tuple[Due, Standin
     with workspace.writing(agent) as writer:
         lessons, record = records_of(workspace, agent), find(workspace, prefix)
         lesson = lessons.lesson(record.id) or record
-        with Runs(workspace).recording(agent, "promote", [AgentMemory(workspace, agent).path]) as draft:
+        with Runs(workspace).recording(agent, "promote") as draft:
             due = Promotions(writer, lessons).enter(lesson, right=lesson.correct, edits_by=Renderer().edits(lesson))
             draft.summary = f"promoted {due.id} into {agent}'s memory"
             draft.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
@@ -84,7 +84,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> tuple[str, Standing
         is_named = len(inside) == 1 and begin != "p-"
         first = inside[0] if is_named else find(workspace, prefix, is_worded=False).id
         ids = list(dict.fromkeys([first, *lessons.group(first)]))
-        with Runs(workspace).recording(agent, "demote", [AgentMemory(workspace, agent).path]) as draft:
+        with Runs(workspace).recording(agent, "demote") as draft:
             published = [each for each in ids if (found := lessons.get(each)) and found.state == edits.PUBLISHED]
             Promotions(writer, lessons).leave(ids)
             draft.summary = f"demoted {first} from {agent}'s memory"

@@ -14,7 +14,7 @@ from fleet.learn import restore
 from fleet.learn.counting import reconcile_all
 from fleet.learn.discoveries import Findings
 from fleet.model import names
-from fleet.model.errors import DiskError, FleetError, UsageError
+from fleet.model.errors import DiskError, FleetError, NoError, UsageError
 from fleet.reflect.evidence import Witnesses
 from fleet.share.git import Address, Repository, check_branch
 from fleet.share.live import access
@@ -126,9 +126,10 @@ def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
         UsageError: there is no such setting, it cannot have that value, or the file has it in a form of its own.
     """
     values, path = _checked(workspace.root, texts), workspace.config_file
-    with workspace.locked(), Runs(workspace).recording(workspace.agent(or_guest=True), "config", [path]) as draft:
+    with workspace.locked(), Runs(workspace).recording(workspace.agent(or_guest=True), "config") as draft:
         try:
-            text = workspace.files.read(path).decode("utf-8")
+            before = workspace.files.read(path)
+            text = before.decode("utf-8")
             after = _with_values(text, values)
             expected = tomllib.loads(text.removeprefix("\ufeff"))
             for name, value in values.items():
@@ -138,7 +139,8 @@ def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
                 raise ValueError(f"{' or '.join(values)} stands there in a form of its own")
         except (ValueError, AttributeError, RecursionError) as why:
             raise UsageError(f"{path} cannot be changed by a command ({why}): edit it. Nothing was changed") from why
-        workspace.files.replace(path, after.encode())
+        if not Runs(workspace).swap(path, before, after.encode()):
+            raise NoError(f"{path} was changed just now; nothing was changed, run it again")
         draft.summary = f"set {', '.join(values)}"
     if "promotion.others" in values:
         with closing(Workspace(workspace.root)) as changed:

@@ -213,15 +213,13 @@ def _consolidation(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     if gates.trouble or not gates.is_due:
         return Phase(read="the gates", left=(f"a gate is closed: {gates.summary()}",))
     preview = consolidating.consolidate(workspace, agent, dry_run=True)
-    plan = preview.plan
-    number = len(plan.added) + len(plan.merged) if plan is not None else 0
+    number, (title, rows) = preview.number, preview.question()
     total = sum(1 for _ in (workspace.root / ".agents/topics").glob("*.md"))
     read, diff = f"daily logs, {counted(total, 'topic')}", tuple(preview.diff.splitlines())
     if dry_run:
         return Phase(read=read, changed=number, summary=preview.summary(), diff=diff)
     if number > (most := workspace.config.sleep.changes_max(total)):
-        title = f"Consolidating would change {number:,} topics"
-        _, where = tidying.put_aside(workspace, agent, consolidating.KIND, title, (), most, diff[:_DIFF_ROWS])
+        _, where = tidying.put_aside(workspace, agent, consolidating.KIND, title, (), most, rows)
         return Phase(read=read, left=(f"{title}, more than {most:,}. {where}",))
     try:
         result = consolidating.consolidate(workspace, agent)
@@ -260,8 +258,7 @@ def _publish(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     for mutation, text in zip(mutations, texts, strict=True):
         source = f"mutation {mutation.code} ({mutation.name}) {mutation.id}"
         learning.correct(workspace, agent, Correction(mutation.failed, mutation.switch, text, source=source))
-    memories = [workspace.home(name) / memory_md.FILE_NAME for name in workspace.agents_here()]
-    with Runs(workspace).recording(agent, "publish", memories) as draft:
+    with Runs(workspace).recording(agent, "publish") as draft:
         promoted = reflecting.promote_all(workspace)
         draft.summary = f"{counted(len(promoted), 'lesson')} entered a memory"
     lines = [*(f"+ {text}" for text in texts), *(f"+ {memory_md.FILE_NAME}: {each.text}" for each in promoted)]

@@ -265,6 +265,8 @@ class SessionStart:
         lines += [each.in_one_line() for each in self._memory.waiting()]
         pending = Inboxes(workspace, [agent]).count(with_mirrored=False)  # each of those has its own line here
         lines += [pending.summary()] if pending.number else []
+        if gone := len(Inboxes(workspace, [agent]).dropped()):
+            lines.append(f"{counted(gone, 'draft')} dropped, since nobody decided in time: fleet inbox")
         lines += workspace.trust.sentences() + workspace.trust.purge_sentences(workspace.trust.purged())
         lines += reflecting.to_review(Weighing(workspace).last_clusters())
         for proposal in Journal(workspace, agent).proposals():

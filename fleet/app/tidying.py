@@ -73,6 +73,14 @@ class TidyResult(NamedTuple):
         """Report of the plan."""
         return self.plan.report
 
+    def question(self, agent: str) -> tuple[str, list[str]]:
+        """Return the title and the diff of the plan, as a person is asked about it."""
+        rows = self.plan.diff()
+        if len(rows) > _DIFF_ROWS:
+            note = f"... and {len(rows) - _DIFF_ROWS:,} lines more: fleet tidy --mode always --dry-run"
+            rows = [*rows[:_DIFF_ROWS], note]
+        return f"Tidying would change {self.report.changes:,} of {self.total:,} notes of {agent}", rows
+
 
 def tidy(
     workspace: Workspace,
@@ -366,12 +374,8 @@ def _record(workspace: Workspace, agent: str, tidied: TidyResult) -> None:
 
 def _put_tidying_aside(workspace: Workspace, agent: str, tidied: TidyResult) -> tuple[str, str]:
     """Put a plan with too many changes into the inbox; return as ``put_aside``."""
-    number, total, rows = tidied.report.changes, tidied.total, tidied.plan.diff()
-    if len(rows) > _DIFF_ROWS:
-        note = f"... and {len(rows) - _DIFF_ROWS:,} lines more: fleet tidy --mode always --dry-run"
-        rows = [*rows[:_DIFF_ROWS], note]
-    title = f"Tidying would change {number:,} of {total:,} notes of {agent}"
-    most = workspace.config.sleep.changes_max(total)
+    title, rows = tidied.question(agent)
+    most = workspace.config.sleep.changes_max(tidied.total)
     return put_aside(workspace, agent, KIND, title, (tidied.report.summary(),), most, rows)
 
 

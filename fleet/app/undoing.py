@@ -24,7 +24,7 @@ from fleet.model.line import Line, canonical
 from fleet.model.pattern import MERGED_INTO, SCOPE, Pattern, fold
 from fleet.reflect import housekeeping, records
 from fleet.reflect.clusters import Weighing
-from fleet.reflect.inbox import Inboxes
+from fleet.reflect.inbox import APPROVED, Inboxes
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory, Waiting
 from fleet.reflect.records import Records
@@ -373,6 +373,12 @@ class _Undoing:
                 Records(self._workspace, origin.agent).undo(origin.id, why, again=again)
                 state = "stands again" if again else "was undone"
                 self._did.append(f"{records.FILE_NAME} says that {origin.id} {state}")
+        own = (each for each in Inboxes(self._workspace).entries() if each.item.run == origin.id and not again)
+        self._left += [
+            f"{each.item.id} stays, by a person's yes: {each.item.title}; `fleet undo {by.run}` takes it back"
+            for each in own
+            if (by := each.decision) and by.outcome == APPROVED
+        ]
         for entry in Inboxes(self._workspace).undo(origin.id, why, again=again):
             self._did.append(f"{entry.item.id} waits {'again' if entry.decision else 'no longer'}: {entry.item.title}")
             if lesson := entry.item.body.get("lesson") if entry.item.kind == "promotion" else None:

@@ -17,7 +17,7 @@ from fleet.learn import corrections, corrections_md, counting
 from fleet.learn.corrections import LogResult
 from fleet.learn.corrections_md import Bound, Correction
 from fleet.model.errors import DiskError, FleetError, NoError
-from fleet.model.names import normalise
+from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import fold
 from fleet.reflect import memory_md, reflection, rules
 from fleet.reflect.clusters import same_text_among
@@ -356,27 +356,33 @@ class Writing:
         if len(body) < _SKILL_CHARS_MIN:
             return Written(name="skill", skipped=(f"{slug}: its body has fewer than {_SKILL_CHARS_MIN} characters",))
         file, target = self._file("skills", slug, "SKILL.md"), f".claude/skills/{slug}/SKILL.md"
-        current = workspace.files.read(workspace.root / target).decode("utf-8", "replace")
+        current = workspace.files.read(workspace.root / target)
         summary = screening.one_line(reflection.skill_description or slug)
-        text = f"---\nname: {slug}\ndescription: {msgspec.json.encode(summary).decode()}\n---\n\n{body}\n"
+        text = f"---\nname: {slug}\ndescription: {msgspec.json.encode(summary).decode()}\n---\n\n{body}\n".encode()
         if current:
-            text = f"{current.rstrip()}\n\n## From a session\n\n{body}\n"
+            gap = b"" if current.endswith(b"\n") else b"\n"
+            text = current + gap + f"\n## From a session\n\n{body}\n".encode()
         edit = file.to(text)
-        skipped = Written(name="skill", skipped=(f"{edit.path} is there already, and is never overwritten",))
-        if edit.before not in (None, edit.after):
-            return skipped
+        added = {"before": screened(current.decode("utf-8", "replace")), "note": body} if current else {}
         item = self._item(
             "skill",
             f"{'add to the skill' if current else 'a new skill'} {slug}: {summary}",
-            key=edit.path,
+            key=f"{edit.path} {pattern_id(body)}",
             evidence=(summary, *filter(None, [reflection.what_worked])),
             weight=2.0,
-            body={"draft": edit.path, "target": target, **({"before": screened(current)} if current else {})},
+            body={"draft": edit.path, "target": target, **added},
             until=(datetime.fromisoformat(self._day) + timedelta(days=SKILL_DAYS)).date().isoformat(),
         )
-        part.items.append(item)
-        if edit.before is not None:  # a pass that a crash ended may have left it without its place in the inbox
-            return skipped
+        [put] = Inbox(workspace, self._agent).put([item], dry_run=True)
+        if not put.is_new:
+            return Written(name="skill", skipped=(f"{edit.path}: {put.why}",))
+        if edit.before in (
+            None,
+            edit.after,
+        ):  # a pass that a crash ended may have left it without its place in the inbox
+            part.items.append(item)
+        if edit.before is not None:
+            return Written(name="skill", skipped=(f"{edit.path} is there already, and is never overwritten",))
         part.edits.append(_unlinked(workspace, edit))
         return Written(name="skill", ids=(edit.path,), count=1)
 

@@ -76,6 +76,11 @@ def _inbox(
                 "name the items: `fleet inbox approve ID`, `fleet inbox reject ID --why ...`, or one of them with "
                 "--all KIND; `fleet inbox` lists what waits. Nothing was changed"
             )
+        if answer if action == _REJECT else why:
+            raise UsageError(
+                "--answer goes with approve, and --why with reject: `fleet inbox approve ID --answer first` retires a "
+                "second lesson, and `fleet inbox reject ID` keeps both. Nothing was changed"
+            )
         who = output.agent_in(workspace)
         item_ids = ids or [each.item.id for each in inbox.listing(workspace, of_kind, whose, count=0).entries]
         decisions, failed = list[Decision](), list[FleetError]()
@@ -95,7 +100,7 @@ def _show_decided(decisions: list[Decision], failed: list[FleetError]) -> None:
     decided = [{"id": each.id, "said": each.outcome, "did": each.did, "run": each.run} for each in decisions]
     rows = [] if decisions or failed else [_CAUGHT_UP]
     for decision in decisions:
-        run, did = decision.run, decision.did
+        run, did = decision.run, decision.did[:_ROW_CHARS_MAX]
         undo = f"; `fleet undo {run}` takes it back" if run and "` undoes it" not in did else ""
         rows.append(f"{decision.id} {decision.outcome}: {did}{undo}")
     output.show({"decided": decided, "failed": [str(each) for each in failed]}, rows)
@@ -112,7 +117,8 @@ def _show(workspace: Workspace, listing: Listing) -> None:
         output.echo_json(document | {"expired": expired, "dropped": dropped})
         return
     for entry in listing.expired:
-        output.echo(f"dropped, since nobody decided it by {entry.last_day()}: {entry.item.id}  {entry.dropped()}")
+        output.echo(f"dropped, since nobody decided it in time: {entry.item.id}  {entry.dropped()}")
+        _note_shown(workspace, entry)
     if not listing.entries:
         left = f"{counted(listing.to_state, 'correction')} without a lesson: fleet learn --waiting"
         output.echo(f"nothing waits for a decision; {left}" if listing.to_state else _CAUGHT_UP)
@@ -120,19 +126,20 @@ def _show(workspace: Workspace, listing: Listing) -> None:
         _decide_each(workspace, output.agent_in(workspace), list(listing.entries))
     else:
         for entry in listing.entries:
-            output.echo("\n".join(_rows(workspace, entry)))
-            _note_shown(workspace, entry)
+            output.echo("\n".join(_rows(workspace, _note_shown(workspace, entry))))
         more = f"; {listing.total - len(listing.entries):,} more wait" if listing.total > len(listing.entries) else ""
         first = listing.entries[0].item
         yes = f"{first.id} --answer first|second" if first.kind == "contradiction" else first.id
         output.note(f"decide each: fleet inbox approve {yes}, or fleet inbox reject {first.id} --why ...{more}")
 
 
-def _note_shown(workspace: Workspace, entry: Entry) -> None:
-    """Note that a person was shown an item, which a pipe is not: an agent may read it."""
+def _note_shown(workspace: Workspace, entry: Entry) -> Entry:
+    """Note that a person is shown an item, which a pipe is not: an agent may read it. Return it with its last day."""
     if sys.stdout.isatty() and not workspace.is_read_only:
         with suppress(DiskError):
             Inboxes(workspace).show([entry])
+            return entry._replace(shown=entry.shown or workspace.wall())
+    return entry
 
 
 def _as_json(workspace: Workspace, entry: Entry) -> dict[str, object]:
@@ -174,14 +181,12 @@ def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None
     decisions: list[tuple[int, Decision]] = []
     index, diff_lines = 0, _DIFF_LINES
     while index < len(entries):
-        entry = entries[index]
+        entry = entries[index] = _note_shown(workspace, entries[index])
         is_cut = len(inbox.diff_of(workspace, entry).splitlines()) > diff_lines
         keys, question = _KEYS, _QUESTION_OF_A_PART if is_cut else _QUESTION
         if entry.item.kind == "contradiction":
             keys, question = _HOLDS, _WHICH
         output.echo("\n".join([f"{index + 1} of {len(entries):,}", *_rows(workspace, entry, diff_lines), question]))
-        _note_shown(workspace, entry)
-        entries[index] = entry._replace(shown=entry.shown or entry.item.at)
         pressed = os.read(sys.stdin.fileno(), 1).decode("latin-1").lower() or "q"  # at the end of the input
         diff_lines = _DIFF_LINES
         if pressed in _END:

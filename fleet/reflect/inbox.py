@@ -30,6 +30,7 @@ REJECTED: Literal["rejected"] = "rejected"
 _Outcome = Literal["approved", "rejected", "expired", "withdrawn", "elsewhere", "reopened"]
 WITHDRAWN, ELSEWHERE, REOPENED = "withdrawn", "elsewhere", "reopened"
 _DECIDED = (APPROVED, REJECTED, ELSEWHERE)
+_UNANSWERED = ("expired", ELSEWHERE)
 PAIRS = frozenset({"merge", "contradiction"})
 """Kinds of items that are about two lessons."""
 _DAY_CHARS = 10
@@ -102,7 +103,7 @@ class Entry(NamedTuple):
 
     Attributes:
         decision: None while it waits.
-        shown: stamp of the first time that a person was shown it; "" for never.
+        shown: stamp of the first time that a person was shown it, or that it was dropped; "" for never.
         was: the decision that was taken back last.
     """
 
@@ -165,24 +166,30 @@ class Inbox:
         self._agent = agent
         self._lines = JsonLines(workspace.files, workspace.home(agent) / FILE_NAME)
 
-    def put(self, items: Sequence[Item]) -> list[_Put]:
-        """Put in those that neither wait nor were approved or rejected, in whatever words; return each's outcome."""
+    def put(self, items: Sequence[Item], *, dry_run: bool = False) -> list[_Put]:
+        """Put in those that neither wait nor were approved or rejected, in whatever words; return each's outcome.
+
+        ``dry_run``: return it, and put in nothing.
+        """
         with self._locked():
             known = {each.item.id: each for each in self.entries()}
-            outcomes, new = list[_Put](), list[Item]()
+            outcomes, new, met = list[_Put](), list[Item](), set[str]()
             for item in items:
                 clean = msgspec.convert(screened(msgspec.to_builtins(item)), Item)
-                id_ = Item.id_of(self._agent, item.kind, item.key or normalise(item.title))
+                about = " ".join(filter(None, [str(item.body.get("what", "")), normalise(item.title)]))
+                id_ = Item.id_of(self._agent, item.kind, item.key or about)
                 named = msgspec.structs.replace(clean, id=id_, at=self._workspace.wall())
                 like = known.get(named.id) or _alike(named, known.values())
                 if (why := _why_known(like)) and like is not None:
-                    is_again = like.is_pending and like.item.run == item.run != ""  # a run that a crash cut short
+                    # A run that a crash cut short put it in; of two alike in one run the second is not.
+                    is_again = like.is_pending and like.item.run == item.run != "" and like.item.id not in met
                     outcomes.append(_Put(like.item.id, is_new=is_again, why="" if is_again else why))
-                    continue
-                known[named.id] = Entry(self._agent, named)
-                new.append(named)
-                outcomes.append(_Put(named.id, is_new=True))
-            self._lines.add(new)
+                else:
+                    known[named.id] = Entry(self._agent, named)
+                    new.append(named)
+                    outcomes.append(_Put(named.id, is_new=True))
+                met.add(outcomes[-1].id)
+            self._lines.add([] if dry_run else new)
         return outcomes
 
     def entries(self) -> list[Entry]:
@@ -192,11 +199,18 @@ class Inbox:
             _take_line(by_id, self._agent, line)
         return list(by_id.values())
 
-    def decide(self, decisions: Sequence[Decision]) -> None:
-        """Append decisions, in one write that is durable when this returns."""
+    def decide(self, decisions: Sequence[Decision]) -> set[str]:
+        """Append decisions, in one write that is durable when this returns; return the ids of the items they decide.
+
+        One that nobody gave and that did nothing (elsewhere, expired) is left out where the item was decided since it
+        was read: an answer keeps its reason and its run.
+        """
         at = self._workspace.wall()
         with self._locked():
-            self._lines.add([msgspec.structs.replace(each, at=at) for each in decisions])
+            known = {each.item.id for each in self.entries() if not each.is_pending}
+            made = [each for each in decisions if each.run or each.outcome not in _UNANSWERED or each.id not in known]
+            self._lines.add([msgspec.structs.replace(each, at=at) for each in made])
+        return {each.id for each in made}
 
     def show(self, ids: Iterable[str]) -> None:
         """Note that a person was shown these items, with evidence and diff."""
@@ -208,11 +222,10 @@ class Inbox:
         """Drop the items that were shown and whose last day has passed, but for some that stay; return them."""
         today = self._workspace.wall()[:_DAY_CHARS]
         overdue = [each for each in self.entries() if each.is_pending and (day := each.last_day()) and day < today]
-        expired = [each for each in overdue if not stays(each)]
-        if expired:
-            last_days = {each.item.id: f"its last day was {each.last_day()}" for each in expired}
-            self.decide([Decision(id=id_, outcome="expired", why=why) for id_, why in last_days.items()])
-        return expired
+        last_days = {each.item.id: f"its last day was {each.last_day()}" for each in overdue if not stays(each)}
+        decisions = [Decision(id=id_, outcome="expired", why=why) for id_, why in last_days.items()]
+        expired = self.decide(decisions) if decisions else ()
+        return [each for each in overdue if each.item.id in expired]
 
     def _locked(self) -> AbstractContextManager[None]:
         return self._workspace.lock(f"inbox-{self._agent}")
@@ -234,6 +247,12 @@ class Inboxes:
         """Return the entries that wait, of a kind if it is named, the best-evidenced first; of equals the oldest."""
         entries = [each for each in self.entries() if each.is_pending and kind in ("", each.item.kind)]
         return sorted(entries, key=lambda each: (-each.item.weight, each.item.at, each.item.id))
+
+    def dropped(self) -> list[Entry]:
+        """Return the entries that nobody decided in time, for a week or until a person is shown that they went."""
+        today = self._workspace.wall()[:_DAY_CHARS]
+        unseen = ((each, each.decision) for each in self.entries() if each.decision and not each.shown)
+        return [each for each, by in unseen if by.outcome == "expired" and _later(by.at, GRACE_DAYS) >= today]
 
     def count(self, *, with_mirrored: bool = True) -> _Waiting:
         """Return the number of items that wait, by kind, and since when, with those that wait elsewhere as well."""
@@ -291,7 +310,7 @@ def _take_line(by_id: dict[str, Entry], agent: str, line: Item | Decision | _Sho
         # It has to be shown again: of a dropped one the last day is over, and the next look would drop it unseen.
         by_id[line.id] = known._replace(decision=None, was=known.decision, shown="")
     else:
-        by_id[line.id] = known._replace(decision=line)
+        by_id[line.id] = known._replace(decision=line, shown="" if line.outcome == "expired" else known.shown)
 
 
 def _decision_after(entry: Entry, run: str, *, again: bool) -> Decision | None:
@@ -328,7 +347,9 @@ def _alike(item: Item, known: Iterable[Entry]) -> Entry | None:
     """
     if _is_mirrored(item):
         return None
-    close = {each.item.id: each for each in known if each.item.kind == item.kind and _why_known(each)}
+    close = {each.item.id: each for each in known if _subject(each.item) == _subject(item) and _why_known(each)}
+    if item.kind == "plan":  # two plans differ by their changes and not by their titles, and one waits at a time
+        return next((each for each in close.values() if each.is_pending), None)
     texts = [(each, _words(entry.item)) for each, entry in close.items()]
     for found in near(_words(item), texts, len(texts) or 1):
         entry = close[found.id]
@@ -342,6 +363,11 @@ def _alike(item: Item, known: Iterable[Entry]) -> Entry | None:
 def _is_mirrored(item: Item) -> bool:
     """Return whether an item mirrors a question about lessons, by their ids and not by its words."""
     return item.kind in (*PAIRS, "bulk") or (item.kind == "promotion" and "lesson" in item.body)
+
+
+def _subject(item: Item) -> tuple[object, ...]:
+    """Return what a yes to an item is about: a lesson and a note of the same words are two."""
+    return item.kind, item.body.get("what"), item.body.get("peer")
 
 
 def _words(item: Item) -> str:

@@ -22,6 +22,7 @@ from fleet.reflect.evidence import CLAN, PERSON, RETIRED, Due, Evidence, Witness
 from fleet.reflect.memory_md import FILE_NAME, Memory
 from fleet.store.lines import PATTERNS
 from fleet.store.query import Patterns
+from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, Writer
 from fleet.text.screening import readable
 
@@ -118,7 +119,7 @@ class AgentMemory:
     """Agent's memory.md at ``path``, and the lessons that wait for it: ``.fleet/promotion/<agent>.json``."""
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
-        self._files = workspace.files
+        self._files, self._runs = workspace.files, Runs(workspace)
         self._chars_max = workspace.config.promotion.hot_chars
         self.path = workspace.home(agent) / FILE_NAME
         self._noted = workspace.local / "promotion" / f"{agent}.json"
@@ -186,10 +187,7 @@ class AgentMemory:
 
     def _swap(self, before: bytes, after: Memory) -> bool:
         """Replace the file if it is as it was read; return whether it was."""
-        if self.path.is_symlink() or self._files.read(self.path) != before:
-            return False
-        self._files.replace(self.path, after.render())
-        return True
+        return not self.path.is_symlink() and self._runs.swap(self.path, before, after.render())
 
     @staticmethod
     def is_approved(row: str) -> bool:

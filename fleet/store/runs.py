@@ -41,6 +41,7 @@ COMMANDS_KEPT_MAX = 300
 _UNRECORDED, _UNRECORDED_MAX = "given", 50
 """Key in ``local.db``: the last commands given here of which no run says so, and how many are kept."""
 _TRIES_MAX = 5
+_SKILL = "SKILL.md"  # a skill is a folder, and this in it
 _PLAN, _DONE, _BEGUN = ".plan", ".json", ".begun"
 _ID = r"[a-z][a-z0-9-]{2,63}"
 _REMOVED = "was removed since; nothing was put back"
@@ -175,6 +176,21 @@ class Runs:
                 return run.id
         raise BusyError("somebody keeps editing these files; nothing was changed, try again later")
 
+    def swap(self, file: Path, before: bytes, after: bytes) -> bool:
+        """Replace a file if it is as it was read; return whether it was. It is an edit of the command's run."""
+        path, recorded = file.relative_to(self._workspace.root).as_posix(), self._workspace.recorded
+        with self._workspace.lock("runs"):  # a run that another process applies compares and replaces, too
+            was = self._read(path)
+            if (was or b"") != before:
+                return False
+            self._files.replace(file, after)
+        if recorded is not None:
+            first, last = recorded.get(path, (was, was))
+            # What a person wrote between two edits of one run was there before both.
+            first = first if last == was else _merged(path, was or b"", last or b"", first or b"")
+            recorded[path] = first, after
+        return True
+
     def recover(self) -> tuple[Run, ...]:
         """Finish the plans that a crash left, and return them."""
         if not any(self._folder.glob(f"*{_PLAN}")):
@@ -183,25 +199,21 @@ class Runs:
             return self._recover()
 
     @contextmanager
-    def recording(self, agent: str, kind: str, files: Iterable[Path] = ()) -> Iterator[Draft]:
+    def recording(self, agent: str, kind: str) -> Iterator[Draft]:
         """Record what the block does as a run; a block that changes nothing leaves none.
 
         What the block did is durable by itself and never fails for its record: without room for one, a warning says
         that ``fleet undo`` cannot undo it. An empty marker file says meanwhile that the command began, and stays where
-        no record came of it, so that the run before is not taken for the last command. The block may write ``files``;
-        ``kind`` is one of ``COMMANDS``.
+        no record came of it, so that the run before is not taken for the last command. Files that the block replaces by
+        ``swap`` are the run's edits: what others write meanwhile is none of it. ``kind`` is one of ``COMMANDS``.
         """
         disk, state = self._files, self._workspace.state
-        draft, before, written = Draft(), dict[str, bytes | None](), (disk.written, state.written)
+        draft, edits, written = Draft(), dict[str, tuple[bytes | None, bytes | None]](), (disk.written, state.written)
         began = clock.after(self._workspace.wall())  # later than a run that ended in this very millisecond
         marker = self._folder / f"{began} fleet {kind}{_BEGUN}"
         with suppress(FleetError):
             self._files.note(marker, b"")
-        try:
-            paths = [file.relative_to(self._workspace.root).as_posix() for file in files]
-            before = {path: self._read(path) for path in paths}
-        except FleetError as why:
-            draft.problem = str(why)
+        outer, self._workspace.recorded = self._workspace.recorded, edits
         try:
             yield draft
         except BaseException as why:
@@ -209,8 +221,10 @@ class Runs:
             with suppress(FleetError):
                 self._end(marker, stays=not is_over and (disk.written, state.written) != written)
             raise
+        finally:
+            self._workspace.recorded = outer
         try:
-            draft.edits = [Edit(path, was, now) for path, was in before.items() if (now := self._read(path)) != was]
+            draft.edits = [Edit(path, was, now) for path, (was, now) in edits.items() if was != now]
             if draft.edits or draft.lessons or draft.fields or draft.retired:
                 self._workspace.has_changed = True
                 draft.run = draft.run if draft.problem else self._record(self.fresh(kind, agent, draft))
@@ -366,7 +380,10 @@ class Runs:
             if stays or now not in (edit.before, edit.after):
                 skipped[edit.path] = _CHANGED
             elif now is not None and edit.after is None:
-                self._files.remove(self._workspace.root / edit.path)
+                self._files.remove(file := self._workspace.root / edit.path)
+                with suppress(OSError):  # the folder holds more
+                    if file.name == _SKILL:
+                        file.parent.rmdir()
             elif now != edit.after:
                 self._files.replace(self._workspace.root / edit.path, edit.after or b"")
         done, self._workspace.has_changed = msgspec.structs.replace(run, skipped=skipped), True

@@ -73,6 +73,7 @@ class Workspace:
         reports: messages for a person on what was done beside the command.
         has_changed: True once a command changed something that a retry would change again.
         runs: ids of the runs that were made through this object, oldest first; one that a crash left is nobody's.
+        recorded: files that a command's run changed so far, before and after; None where no run is recorded.
         db: the database of the clan's lines.
         state: the local database, which only this machine has.
     """
@@ -92,6 +93,7 @@ class Workspace:
         self.reports: list[str] = []
         self.has_changed = False
         self.runs: list[str] = []
+        self.recorded: dict[str, tuple[bytes | None, bytes | None]] | None = None
         if register := homes.Homes(root).noted(self.place):
             with suppress(FleetError):
                 self.files.replace(root / homes.FILE, register)

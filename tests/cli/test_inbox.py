@@ -8,11 +8,13 @@ import select
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from fleet.reflect.inbox import Inbox, Item
+from fleet.app import inbox
+from fleet.reflect.inbox import Inbox, Inboxes, Item
 from fleet.store.workspace import Workspace
 from tests.reflect.talks import Talk
 
@@ -101,6 +103,32 @@ def test_an_edit_of_a_skill_is_refused_where_the_skill_changed_since(w):
     assert target.read_text() == "old, and mended\n"
 
 
+def test_an_addition_to_a_skill_leaves_its_own_lines_as_they_are_and_the_diff_shows_all_that_changes(w):
+    target = w.folder / "w/.claude/skills/lint/SKILL.md"
+    target.parent.mkdir(parents=True)
+    mine, secret = b"# Lint\r\n<system-reminder>\r\nPASSWORD=hunter2hunter2\r\nlast \xff", "gh" + "p_" + "a1B2c3" * 6
+    target.write_bytes(mine)
+    skill = put_skill(w, before=inbox.screened(mine.decode("utf-8", "replace")))
+    draft = w.folder / "w/agents/velma/skills/lint/SKILL.md"
+    draft.write_bytes(mine + f"\n\n## From a session\n\nUse {secret}.\n".encode())
+    added = [row[1:] for row in waiting(w)[0]["diff"].splitlines()[3:] if row[0] in "+-"]
+    [done] = decide(w, "approve", skill)["decided"]
+    head, _, tail = target.read_bytes().partition(b"\xff\n")
+    assert head + b"\xff" == mine
+    assert secret not in tail.decode()
+    assert added == tail.decode().splitlines()
+    assert not draft.parent.exists()
+    w.run("w", "undo", done["run"])
+    assert target.read_bytes() == mine
+    assert draft.exists()
+
+
+def test_the_undo_of_a_skill_leaves_no_folder_of_it(w):
+    [done] = decide(w, "approve", put_skill(w))["decided"]
+    w.run("w", "undo", done["run"])
+    assert not (w.folder / "w/.claude/skills/lint").exists()
+
+
 @pytest.mark.parametrize(
     "draft", ["../../secret/SKILL.md", "/etc/SKILL.md", "agents/velma/skills/../../../x/SKILL.md", "fleet.toml"]
 )
@@ -146,6 +174,8 @@ def test_an_observation_is_appended_to_the_page_about_the_person_and_only_at_a_y
     w.run("w", "undo", done["run"])
     assert page.read_text() == "# Me\n\nI like tea."
     page.write_text("# Me\n\n- 2026-01-01: Works at night\n")
+    many = put(w, "persona", "Talks", body={"note": "and so on, " * 300})
+    assert len(w.run("w", "inbox", "approve", many).stdout) < 700
     again = put(w, "persona", "Works at night", body={"note": "Works at night."})
     assert "says so already" in w.run("w", "inbox", "approve", again, expect=1).stderr
 
@@ -200,6 +230,13 @@ def test_the_command_that_the_inbox_names_for_a_contradiction_decides_it(w):
     assert f"fleet inbox approve {shown['id']} --answer first|second, or" in hint
     w.run("w", "inbox", "approve", shown["id"], "--answer", "first")
     assert waiting(w) == []
+
+
+def test_an_answer_is_no_reason_and_a_reason_no_answer(w):
+    found = pair(w)["id"]
+    for words in (["reject", found, "--answer", "first"], ["approve", found, "--why", "first"]):
+        assert "--answer goes with approve" in w.run("w", "inbox", *words, expect=2).stderr
+    assert [each["id"] for each in waiting(w)] == [found]
 
 
 @pytest.mark.parametrize(("answer", "kept"), [("first", 0), ("second", 1)])
@@ -383,6 +420,19 @@ def test_what_nobody_decides_in_time_is_dropped_aloud_with_what_brings_its_draft
     later(w, 30)
     assert [each["id"] for each in waiting(w)] == [id_], "nobody was shown it since"
     assert draft.read_bytes() == text
+
+
+def test_the_last_day_is_shown_at_the_first_look_and_a_drop_until_somebody_has_seen_it(w):
+    id_, _ = proposed(w)
+    assert b"dropped after 20" in on_keys(w, b"q")
+    later(w, 8)
+    w.run("w", "sync", expect=None)
+    for _ in range(2):  # a pipe, where nobody sees it
+        assert f"dropped, since nobody decided it in time: {id_}" in w.run("w", "inbox").stdout
+    assert "1 draft dropped, since nobody decided in time" in w.run("w", "start").stdout
+    with closing(Workspace(w.folder / "w")) as workspace:
+        Inboxes(workspace).show(Inboxes(workspace).dropped())
+    assert id_ not in w.run("w", "inbox").stdout
 
 
 def test_a_draft_that_somebody_wrote_in_is_not_dropped(w):

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app import learning, reflecting, undoing
+from fleet.app import learning, lessons, reflecting, undoing
 from fleet.cli import commands
+from fleet.learn import counting
 from fleet.learn.corrections_md import Correction
 from fleet.model.errors import DiskError
 from fleet.reflect import inbox
@@ -407,6 +408,25 @@ def test_what_a_person_wrote_into_the_memory_since_a_promotion_stays(w):
     assert shown(w, pattern)["state"] != "published"
 
 
+def test_what_a_person_writes_into_a_memory_while_a_command_is_at_work_is_none_of_its_run(w, monkeypatch):
+    pattern = w.correct("w", LESSON)
+    memory = w.folder / "w/agents/velma/memory.md"
+    memory.write_text("# Mine\n")
+    reconcile_all = counting.reconcile_all
+
+    def reconcile_while_a_person_writes(*args: object) -> int:
+        if "meanwhile" not in memory.read_text():
+            memory.write_text("# Mine\n\n- written meanwhile\n")
+        return reconcile_all(*args)
+
+    monkeypatch.setattr(counting, "reconcile_all", reconcile_while_a_person_writes)
+    with closing(Workspace(w.folder / "w")) as workspace:
+        lessons.retire(workspace, "velma", pattern)
+    done = undo(w)
+    assert (done["restored"], done["merged"]) == ([], [])
+    assert memory.read_text() == "# Mine\n\n- written meanwhile\n"
+
+
 def test_a_guard_that_was_set_to_something_else_since_stays(w):
     pattern = w.correct("w", LESSON, "--trigger", "Bash:rm *")
     w.run("w", "guard", pattern, "deny")
@@ -589,6 +609,14 @@ def test_one_undo_takes_a_reflection_back_whole_and_the_records_say_so(w):
     [record] = json.loads(w.run("w", "records", "--json").stdout)["records"]
     assert not record["undone"]
     assert len(json.loads(w.run("w", "inbox", "--json").stdout)["waiting"]) == 1
+
+
+def test_the_undo_of_a_reflection_names_what_a_person_approved_of_it(w):
+    run = reflect(w.folder / "w", w.correct("w", LESSON))
+    [decided] = json.loads(w.run("w", "inbox", "approve", "--all", "skill", "--json").stdout)["decided"]
+    left = f"{decided['id']} stays, by a person's yes: Lint before a push; `fleet undo {decided['run']}` takes it back"
+    assert left in undo(w, run)["left"]
+    assert (w.folder / "w/.claude/skills/lint/SKILL.md").exists()
 
 
 def test_a_line_that_a_person_wrote_since_a_reflection_outlives_its_undo(w):

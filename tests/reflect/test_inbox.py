@@ -144,6 +144,54 @@ def test_what_says_something_else_than_what_was_rejected_comes_in(w, other):
     assert put(w, other).is_new
 
 
+def test_a_lesson_a_note_and_facts_about_two_persons_of_the_same_words_all_wait(w):
+    note = {"note": "The mainframe reboots at midnight"}
+    bodies = [{}, {"what": "note", **note}, *({"what": "person", "peer": peer, **note} for peer in ("ann", "bob"))]
+    items = [
+        Item(kind="candidate", title=f"{body.get('peer', '')} {note['note']}", body=body, run="reflect-1")
+        for body in bodies
+    ]
+    assert [each.is_new for each in Inbox(w, "velma").put(items)] == [True] * 4
+    assert len(waits(w)) == 4
+
+
+def test_of_two_that_are_alike_in_one_reflection_the_second_is_not_counted_as_put_in(w):
+    titles = ("Prefers dark mode in the terminal", "Prefers dark mode in a terminal")
+    items = [Item(kind="persona", title=title, body={"note": title}, run="reflect-1") for title in titles]
+    for _ in "a crash", "and again":
+        first, second = Inbox(w, "velma").put(items)
+        assert (first.is_new, second.is_new) == (True, False)
+        assert first.id in second.why
+    assert waits(w) == [titles[0]]
+
+
+def test_an_answer_that_is_given_meanwhile_is_not_replaced_by_what_nobody_answered(w, clock):
+    item = put(w, "Quote every path", until="2026-11-22")
+    Inbox(w, "velma").show([item.id])
+    clock.now += 30 * DAY
+
+    def stays(_entry: inbox.Entry) -> bool:
+        decide(w, item.id, "rejected", why="we do not", run="decide-1")
+        return False
+
+    assert Inbox(w, "velma").expire(stays) == []
+    decide(w, item.id, "elsewhere", why="it was decided there")
+    [entry] = Inbox(w, "velma").entries()
+    assert (entry.decision.outcome, entry.decision.why, entry.decision.run) == ("rejected", "we do not", "decide-1")
+
+
+def test_a_no_to_a_plan_is_none_to_that_of_another_day_and_one_plan_waits_at_a_time(w):
+    def planned(day: str) -> inbox._Put:
+        title = "Tidying would change 2 of 5 notes of velma"
+        return put(w, title, "plan", key=f"tidy velma 2026-11-{day}", body={"what": "tidy"})
+
+    first = planned("21")
+    assert planned("22").id == first.id
+    decide(w, first.id, "rejected")
+    assert not planned("21").is_new
+    assert planned("22").is_new
+
+
 def test_of_another_kind_the_same_words_are_another_thing(w):
     decide(w, put(w, "Prefers short answers", "persona").id, "rejected")
     assert put(w, "Prefers short answers", "candidate").is_new

@@ -2,6 +2,7 @@
 
 import json
 import random
+import threading
 
 import pytest
 
@@ -16,6 +17,7 @@ from fleet.reflect.promotion import AgentMemory, Lessons, Outcome, Promotions
 from fleet.store import config
 from fleet.store.files import Files
 from fleet.store.lines import PATTERNS
+from fleet.store.runs import Draft, Runs
 from fleet.store.workspace import Workspace, World
 from tests import records
 from tests.records import AT
@@ -327,6 +329,28 @@ def test_a_note_that_is_saved_meanwhile_is_kept(w, monkeypatch):
     assert b"".join(shards(w).values()).count(b"published") == 1
     assert memory(w).endswith("- mine, all mine\n- new\n")
     assert memory(w).count(LESSON) == 1
+
+
+def test_a_run_of_another_process_is_not_overwritten_by_a_promotion(w, monkeypatch):
+    tell(w, line({"velma.00000007": 3}))
+    rename, runs, threads = Files._rename, Runs(w), list[threading.Thread]()
+
+    def with_note() -> Draft:
+        page = runs.page("agents/velma/memory.md")
+        return Draft(edits=[page.to(f"{page.text}- mine, approved just now\n")])
+
+    def slow(self, source, target):
+        if target.name == "memory.md" and not threads:
+            threads.append(threading.Thread(target=runs.apply_planned, args=("decide", "velma", with_note)))
+            threads[0].start()
+            threads[0].join(0.3)
+        rename(self, source, target)
+
+    monkeypatch.setattr(Files, "_rename", slow)
+    promote(w)
+    threads[0].join()
+    assert LESSON in memory(w)
+    assert "mine, approved just now" in memory(w)
 
 
 def test_an_editor_that_never_rests_is_waited_for_and_not_overwritten(w, monkeypatch):

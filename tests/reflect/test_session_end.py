@@ -315,6 +315,43 @@ def test_a_draft_is_copied_into_the_hosts_skills_by_a_yes(w, talk, tmp_path):
     assert body in (w.root / ".claude/skills/publish-branch/SKILL.md").read_text()
 
 
+def drafted(w: Workspace, tmp_path: Path, talk: Talk, number: int, body: str, description: str) -> records.Written:
+    """Reflect on another session, which proposes a skill; return the account of that."""
+    scripted(
+        w, tmp_path, answer(should_skill=True, skill_slug="publish", skill_description=description, skill_body=body)
+    )
+    path = talk.path.with_name(f"{number}.jsonl")
+    path.write_text(talk.path.read_text().replace(talk.session, f"5e551000-0000-4000-8000-00000000000{number}"))
+    record = session_end.reflect(w, "velma", path).record
+    return next(each for each in record.writers if each.name == "skill")
+
+
+FETCH = "Fetch before anything else, then rebase the branch onto the shared one."
+LEASE = "Push with a lease, and look at what the server says of hooks and checks."
+
+
+def test_a_skill_that_was_declined_is_not_drafted_again_and_nobody_says_it_was_saved(w, talk, tmp_path):
+    draft = w.home("velma") / "skills/publish/SKILL.md"
+    assert drafted(w, tmp_path, talk, 2, FETCH, "How a branch is published").count == 1
+    deciding.reject(w, "velma", Inboxes(w, ["velma"]).waiting()[0].item.id, "we have a hook")
+    again = drafted(w, tmp_path, talk, 3, FETCH, "How a branch is published")
+    assert (again.count, draft.exists(), Inboxes(w, ["velma"]).waiting()) == (0, False, [])
+    assert "we have a hook" in again.skipped[0]
+
+
+def test_after_an_answer_to_an_addition_another_one_to_that_skill_is_proposed(w, talk, tmp_path):
+    page = w.root / ".claude/skills/publish/SKILL.md"
+    page.parent.mkdir(parents=True)
+    page.write_text("# Mine\n")
+    for number, body, decide in ((2, FETCH, deciding.reject), (3, LEASE, deciding.approve), (4, FETCH.upper(), None)):
+        assert drafted(w, tmp_path, talk, number, body, "How a branch is published").count == (decide is not None)
+        if decide:
+            decide(w, "velma", Inboxes(w, ["velma"]).waiting()[0].item.id)
+    assert page.read_text() == f"# Mine\n\n## From a session\n\n{LEASE}\n"
+    more = "Tell the room afterwards which branch went out, and who is to look at it."
+    assert drafted(w, tmp_path, talk, 5, more, "How a branch is published").count == 1
+
+
 def test_secrets_are_taken_out_before_every_writer_and_out_of_the_record(w, tmp_path):
     secret = "ghp_" + "a1B2" * 9
     talk = Talk(tmp_path / "t.jsonl").says(f"the token of the deploy server is {secret}, note the deploy server")

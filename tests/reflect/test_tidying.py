@@ -12,6 +12,7 @@ from fleet import RELEASED_MS
 from fleet.app import inbox as inboxes
 from fleet.app import learning, lessons, starting, tidying, undoing
 from fleet.learn.corrections_md import Correction
+from fleet.model.errors import NoError
 from fleet.model.line import Column, Line, encode
 from fleet.reflect import housekeeping, records
 from fleet.reflect.exposure import Exposures
@@ -400,6 +401,30 @@ def test_a_plan_that_changes_too_much_waits_in_the_inbox(workspace):
     assert workspace.notes("velma").get(f"p-{0:016x}").text.startswith("It broke 2")
     undoing.undo(workspace, done.run)
     assert workspace.notes("velma").get(f"p-{0:016x}").text.startswith("It broke yesterday")
+
+
+def test_a_plan_that_only_grew_older_since_it_was_shown_is_carried_out(workspace, wall):
+    for number in range(21):
+        note(workspace, number, f"The valve number {number * 37} sticks", START_MS - 200 * DAY_MS)
+    waiting = tidy(workspace).pending
+    assert "days old" in Inboxes(workspace, ["velma"]).waiting("plan")[0].item.diff
+    wall.ms += DAY_MS
+    assert inboxes.approve(workspace, "velma", waiting).run
+
+
+def test_a_plan_that_grew_since_it_was_shown_waits_anew(workspace):
+    for number in range(21):
+        note(workspace, number, f"It broke yesterday, for the {number}th time")
+    waiting = tidy(workspace).pending
+    note(workspace, 21, "It broke yesterday, once more")
+    with pytest.raises(NoError, match=f"{waiting} waits anew"):
+        inboxes.approve(workspace, "velma", waiting)
+    assert workspace.notes("velma").get(f"p-{0:016x}").text.startswith("It broke yesterday")
+    (again,) = Inboxes(workspace, ["velma"]).waiting("plan")
+    assert again.item.title == "Tidying would change 22 of 22 notes of velma"
+    assert "6 lines more" in again.item.diff
+    inboxes.approve(workspace, "velma", again.item.id)
+    assert workspace.notes("velma").get(f"p-{21:016x}").text.startswith("It broke 2")
 
 
 def noted(stand: Stage, first: int = 0) -> None:

@@ -263,12 +263,26 @@ def test_a_line_that_both_changed_is_kept_in_both_wordings_and_none_is_glued_to_
     assert (tmp_path / "a.md").read_bytes() == b"old end\nmy end\nmore\n"
 
 
-def test_a_command_whose_file_cannot_be_read_leaves_no_run_that_would_take_half_of_it_back(tmp_path: Path) -> None:
+def test_what_others_write_while_a_command_is_at_work_is_no_part_of_its_run(tmp_path: Path) -> None:
+    here, page, other = _workspace(tmp_path), tmp_path / "page.md", tmp_path / "other.md"
+    page.write_bytes(b"old\n")
+    with Runs(here).recording("velma", "promote"):
+        page.write_bytes(b"old\nmine\n")
+        other.write_bytes(b"mine, too\n")
+        assert not Runs(here).swap(page, b"old\n", b"old\nrow\n")
+        assert Runs(here).swap(page, b"old\nmine\n", b"old\nrow\nmine\n")
+        page.write_bytes(b"old\nrow\nmine\nmore\n")
+        assert Runs(here).swap(page, b"old\nrow\nmine\nmore\n", b"old\nrow\nrows\nmine\nmore\n")
+    [run] = Runs(here).listed()
+    assert [each.path for each in run.edits] == ["page.md"]
+    Runs(here).undo(run.id)
+    assert (page.read_bytes(), other.read_bytes()) == (b"old\nmine\nmore\n", b"mine, too\n")
+
+
+def test_a_command_that_others_edit_a_file_of_without_its_doing_leaves_no_run(tmp_path: Path) -> None:
     here = _workspace(tmp_path)
-    (tmp_path / "memory.md").mkdir()
-    with Runs(here).recording("velma", "correct", [tmp_path / "memory.md"]) as draft:
-        draft.lessons = ["p-00000000000000aa"]
-    assert "cannot take this correct back" in here.warnings[0]
+    with Runs(here).recording("velma", "publish") as draft:
+        (tmp_path / "page.md").write_bytes(b"mine\n")
     assert (draft.run, Runs(here).listed()) == ("", [])
 
 
