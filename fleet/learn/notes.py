@@ -210,7 +210,7 @@ class _Form:
         return bool(self.fields) and self.fields[-1][0].role == "wrong" and re.match(_IS_RIGHT, text) is not None
 
     def goes_on(self, item: Block) -> bool:
-        """Return whether an item without a label belongs to the last field, which leads to it; or it is half a sentence."""
+        """Return whether an item without a label belongs to the last field: led to by it, or half a sentence."""
         value = self.fields[-1][0].value
         return not value or _ends_open(value) or item.text[:1].islower() or self.awaits(item.text)
 
@@ -367,7 +367,7 @@ class _Page:
                 is_next = form.ends_before([field, *(found if index == 0 and block.kind == "item" else ())])
                 form = self._next_form(form, field.line) if is_next else form
                 form.add(field, block.end)
-            elif index == 0 and field.value:
+            elif index == 0 and re.search(r"\w", field.value):  # not the mark of `✅ **Right:** x`
                 form = self._next_form(form, block.line)
                 form.title = _heading(field.value).title
         for each in block.items:
@@ -474,10 +474,15 @@ class _Page:
 
     def _add_pair(self, blocks: Sequence[Block], wrong: str, right: str, context: _Context, when: str | None) -> None:
         line, end = min(each.line for each in blocks), max(each.end for each in blocks)
-        wrong, right = re.sub(_IS_WRONG, "", Passage(wrong).plain), re.sub(_IS_RIGHT, "", Passage(right).plain)
+        wrong = _unlabelled(re.sub(_IS_WRONG, "", Passage(wrong).plain), "wrong")
+        right = _unlabelled(re.sub(_IS_RIGHT, "", Passage(right).plain), "right")
         is_short = len(right.split()) < _SHORT_WORDS and len(wrong) < _SHORT_SAMPLE
-        text, details = f"{right}, not {wrong}" if is_short else right, [*filter(None, map(_details, blocks))]
-        text = _with_title(text, context.intro) if context.intro and not _names_errors(context.intro) else text
+        short = f"{right.rstrip('.')}. {wrong}" if _pattern("is_forbidding").match(wrong) else f"{right}, not {wrong}"
+        text, details = short if is_short else right, [*filter(None, map(_details, blocks))]
+        is_code = not re.search(r"\w", re.sub(r"`[^`]*`", "", right))
+        topic = context.intro or (_topic(context.head.title) if is_code else "")
+        if topic and not _names_errors(topic):
+            text = f"{topic}: {text}" if is_code else _with_title(text, topic)
         correct = "; ".join([*[right] * (is_short or not details), *details])
         self._add(Note(line, end, text, correct, wrong, category=context.category, when=when or context.head.when))
 
@@ -667,6 +672,12 @@ def _has_pair_below(item: Block) -> bool:
     rights = [re.sub(_IS_RIGHT, "", right) for wrong, right in pairwise(texts) if re.match(_IS_WRONG, wrong)]
     rights += [match["right"] for text in texts if (match := re.match(_WRONG_RIGHT, text))]
     return any(Passage(right).is_sentence() for right in rights)
+
+
+def _unlabelled(text: str, role: str) -> str:
+    """Return a text without its label, if it begins with one of this role."""
+    found = fields(text)
+    return found[0].value if len(found) == 1 and found[0].role == role else text
 
 
 def _details(item: Block) -> str:

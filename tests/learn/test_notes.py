@@ -283,7 +283,7 @@ def test_two_mistakes_under_one_heading_are_two_lessons_whatever_their_labels(fi
 
 
 def test_two_bullets_with_the_right_way_first_are_two_lessons():
-    page = "## Errors\n- **Right:** make a branch first\n  **Wrong:** edited main\n- Fix: take a dump first\n  Error: none\n"
+    page = "## Errors\n- **Right:** make a branch first\n  **Wrong:** main\n- Fix: take a dump first\n  Error: none\n"
     lessons = [each.text for each in read_notes(page, "lessons.md") if isinstance(each, Note)]
     assert lessons == ["make a branch first", "take a dump first"]
 
@@ -309,3 +309,20 @@ def test_what_stands_beside_a_labelled_item_is_no_part_of_its_entry():
         ("The staging database is reset every night by a job that nobody owns", ""),
     ]
     assert [each.line for each in found if isinstance(each, SkippedPiece)] == [6]
+
+
+@pytest.mark.parametrize(
+    ("title", "pair", "expected"),
+    [
+        (
+            "1. Forgetting to await",
+            "❌ **Wrong**: `fetchUser(id)`\n✅ **Right**: `await fetchUser(id)`",
+            ("Forgetting to await: `await fetchUser(id)`, not `fetchUser(id)`", "`fetchUser(id)`"),
+        ),
+        ("JS", "- ❌ Don't use var\n- ✅ Use const", ("Use const. Don't use var", "Don't use var")),
+        ("JS", "- ✅ **Good:** Always use const", ("Always use const", "")),
+    ],
+)
+def test_a_marked_pair_is_taken_without_its_labels_and_reads_by_itself(title, pair, expected):
+    found = [each for each in read_notes(f"# L\n\n## {title}\n{pair}\n", "lessons.md") if isinstance(each, Note)]
+    assert (found[0].text, found[0].wrong) == expected
