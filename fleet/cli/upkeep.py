@@ -341,8 +341,7 @@ def _left_out(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield "edited", [f"an entry since it was counted; {way}"]
     if left := status["not_taken"]:
         shown = [f"line {each['line']}: {each['reason']}: {each['text']}" for each in left[:_SHOWN]]
-        holds = "holds" if len(left) == 1 else "hold"
-        yield "not taken", [f"{counted(len(left), 'piece')} of {left[0]['path']}, which {holds} no instruction", *shown]
+        yield "not taken", [f"{counted(len(left), 'piece')} of {left[0]['path']}, for these reasons:", *shown]
     for line in status["withheld"]:
         yield "stays here", [f"a line of {line['path']} {line['reason']}"]
     if kept := status["quarantined"]:

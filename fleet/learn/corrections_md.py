@@ -138,7 +138,8 @@ class Entry(NamedTuple):
         pattern: the generalizable lesson; empty when it is missing or still to be inferred. Where an entry has none,
             this and ``right`` are those stated later, at the end of the page.
         is_undone: in a ``Bound`` entry, whether its last mark undid it.
-        beside: numbers of the lines below the heading that are behind the end of a value and no part of the entry.
+        beside: numbers of the lines below the heading that are no part of the entry: behind the end of a value, or
+            before the fields of one that has its right way in a field.
         unread: line and text of each value whose field has another value already.
         category: what the lesson is about, one word or two; may be empty.
         trigger: the step before which the lesson is shown; may be empty.
@@ -363,6 +364,8 @@ _FIELD_BY_LABEL = {
     for label in labels.split(", ")
 }
 """Field by label, as other writers of the format label it."""
+_OWN_FIELDS = frozenset({"flagged", "signal", "source", "pattern"})
+"""Fields that make an entry of what a page of any form may have, what was wrong and what is right."""
 _LONG = frozenset({"flagged", "signal", "wrong", "source"})
 """Fields that stay here: their values extend to the next field, whatever is between."""
 
@@ -398,20 +401,25 @@ class _Block:
     def __init__(self, line: int, level: int, when: str, title: str, statement: Statement | None = None) -> None:
         self.line, self.level, self.when, self.title = line, level, when, title
         self.statement = statement  # of the heading, which is no entry's then
-        self.body: list[str] = []  # lines before the first field
+        self.body: list[str] = []  # lines before the first field, and their numbers
+        self.body_numbers: list[int] = []
         self.values: dict[str, list[list[str]]] = {}
         self.fields: list[tuple[int, str, list[str]]] = []  # the same in order, each with the number of its line
         self.current: list[str] | None = None  # the value that further lines belong to; None: the body
         self.is_long = True  # the value extends to the next field
         self.has_gap = False  # the last line of the value is blank, or fleet's comment
         self.is_list = False
+        self.has_items = False  # without a date: a field, or what is before all fields, is an item of a list
         self.is_over = False  # further lines are no part of the entry
         self.beside: list[int] = []
         self.record: Record | None = None
 
     def take(self, row: markdown.Row) -> None:
         is_text = not row.is_code
-        if is_text and (label := _label(row.text)):
+        label = _label(row.text) if is_text else None
+        if not self.when and (label or self.current is None):
+            self.has_items = self.has_items or re.match(_ITEM, row.text.lstrip(" ")) is not None
+        if label:
             self.current = [label[1]]
             self.values.setdefault(label[0], []).append(self.current)
             self.fields.append((row.number, label[0], self.current))
@@ -427,6 +435,7 @@ class _Block:
                 self.beside.append(row.number)
             else:
                 into = self.body if self.current is None else self.current
+                self.body_numbers += [row.number] * (into is self.body)
                 into.append(_dedent(row.text) if is_text else row.text)
 
     def _is_behind(self, value: list[str], row: markdown.Row) -> bool:
@@ -455,6 +464,10 @@ class _Block:
             if text and not (name == "pattern" and (is_placeholder(text) or is_torn)):
                 return text
         return ""
+
+    def is_of_notes(self) -> bool:
+        """Return whether it is a section of notes, and no entry: without a date or a lesson, and with items."""
+        return self.has_items and self.record is None and self.values.keys().isdisjoint(_OWN_FIELDS)
 
     def unread(self) -> tuple[tuple[int, str], ...]:
         """Return line and text of the values that ``value`` skips: the field has another value already."""
@@ -734,7 +747,7 @@ def _is_entry(block: _Block, following: _Block | None, *, is_first: bool) -> boo
         if is_page_title or heads_section:
             return False
     if block.values:
-        return True
+        return not block.is_of_notes()
     has_body = bool(_joined(block.body))
     return bool(block.title or has_body) if block.when else has_body and not heads_section
 
@@ -759,7 +772,7 @@ def _entry(block: _Block) -> Entry:
         content=_content(block.when, block.title, wrong, right, source, pattern),
         tags=tuple(tag for part in re.split("[,，、]", block.value("tags")) if (tag := fold(part).strip("#`"))),
         **more,
-        beside=tuple(block.beside),
+        beside=(*(block.body_numbers if block.value("right") else ()), *block.beside),
         unread=block.unread(),
     )
 

@@ -101,6 +101,8 @@ _CONFLICT = re.compile(rb"^(?:(?:<{7}|>{7}|\|{7})(?: [^\n]*)?|={7})\r?$", re.MUL
 _HEADING_LINE = re.compile(rb"^ {0,3}#{1,6}[ \t]", re.MULTILINE)
 _OBJECT_LINE = re.compile(rb"^[ \t]*\{", re.MULTILINE)
 _PAGES = (".md", ".markdown", ".mdx", ".mdc", ".cursorrules", ".windsurfrules", ".clinerules")
+_RENDERED = re.compile(rb"^(?:<!-- )?Rendered by `?fleet`? from ", re.MULTILINE)
+_HEAD_BYTES = 2_048
 _OWN_PAGE = re.compile(rb"<!-- fleet |What I got wrong|User flagged|to be inferred")
 _LINES = (".jsonl", ".ndjson")
 
@@ -420,6 +422,9 @@ def _confidence(value: object) -> str:
 
 def _read_page(name: str, data: bytes) -> Iterator[Item]:
     """Yield the entries of a fleet's ``corrections.md``, then the notes in the rest of the page."""
+    if _RENDERED.search(data, 0, _HEAD_BYTES):
+        yield SkippedPiece(1, "this is a page that fleet renders: sync its lines, do not import it", name)
+        return
     lines = data.splitlines(keepends=True)
     if _OWN_PAGE.search(data):
         lines, entries = corrections_md.blank_entries(data)

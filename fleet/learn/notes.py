@@ -184,10 +184,11 @@ def _heading(raw: str) -> _Heading:
 
 
 class _Form:
-    """An entry with labelled fields, while it is parsed."""
+    """An entry with labelled fields, while it is parsed. ``is_whole``: its heading is of this entry alone."""
 
-    def __init__(self, line: int, title: str, when: str, category: str) -> None:
+    def __init__(self, line: int, title: str, when: str, category: str, *, is_whole: bool = False) -> None:
         self.line, self.end, self.title, self.when, self.category = line, line, title, when, category
+        self.is_whole = is_whole
         self.story: list[Block] = []  # before the fields
         self.marked: list[Block] = []  # in the fields
         self.fields: list[tuple[Field, list[str]]] = []
@@ -197,9 +198,21 @@ class _Form:
         self.fields.append((field, [] if is_empty else [Passage(field.value).plain]))
         self.end = max(self.end, end)
 
+    def ends_before(self, fields: Sequence[Field]) -> bool:
+        """Return whether fields begin the next entry: the first label is here already, or all that an entry needs."""
+        roles, new = {each.role for each, _ in self.fields}, {each.role for each in fields}
+        has_both, is_entry = ("wrong" in each and not each.isdisjoint({"right", "rule"}) for each in (roles, new))
+        is_second = (has_both and "wrong" in new) or (is_entry and not roles.isdisjoint({"wrong", "right", "rule"}))
+        return (is_second and not self.is_whole) or any(each.label == fields[0].label for each, _ in self.fields)
+
     def awaits(self, text: str) -> bool:
         """Return whether a text is the right way, by its mark, of what the last field has as wrong."""
         return bool(self.fields) and self.fields[-1][0].role == "wrong" and re.match(_IS_RIGHT, text) is not None
+
+    def goes_on(self, item: Block) -> bool:
+        """Return whether an item without a label belongs to the last field: led to by it, or half a sentence."""
+        value = self.fields[-1][0].value
+        return not value or _ends_open(value) or item.text[:1].islower() or self.awaits(item.text)
 
     def extend(self, block: Block) -> None:
         """Add a block to the value of the last field; a right way, by its mark, after what was wrong is the next."""
@@ -311,7 +324,9 @@ class _Page:
 
     def _read_form(self, section: Section, as_fields: Sequence[Section], context: _Context) -> None:
         labelled = [block.line for block in section.blocks if _fields_of(block)] if section in self._titles else []
-        form = _Form(min(labelled, default=section.line), context.head.title, context.head.when, context.category)
+        first, head = min(labelled, default=section.line), context.head
+        is_whole = head.is_entry and not _names_errors(head.title)
+        form = _Form(first, head.title, head.when, context.category, is_whole=is_whole)
         below = {each.role for block in section.blocks for each in _fields_of(block)} & {"rule", "right", "wrong"}
         for field in fields(section.title)[:1]:  # `## Wrong: x` above `Right: y`
             if field.role in ("right", "wrong") and field.rank <= _TITLE_RANK_MAX and below and field.role not in below:
@@ -321,15 +336,18 @@ class _Page:
         is_list = any(
             each.kind == "item" and _has_content(each) and _fields_of(each)[0].value for each in section.blocks
         )
+        is_beside = False  # whether an item without a label is no part of the entry before it
         for block in section.blocks:
             is_bold, roles = _is_bold_lead(block), {field.role for field in _fields_of(block)}
             is_field = bool(roles) and not (re.match(_WRONG_RIGHT, block.text) and roles.isdisjoint({"right", "rule"}))
             is_item = block.kind == "item" and not is_field and (is_list or not form.fields)
             is_order = is_item and not form.awaits(block.text) and _is_binding(Passage(block.text).plain)
-            if block.kind == "table" or is_order or (not is_field and _has_pair(block)):
+            is_apart = bool(rest) and rest[-1].line > form.end
+            is_own = is_order or (is_item and is_beside and (is_apart or not form.goes_on(block)))
+            if block.kind == "table" or is_own or (not is_field and _has_pair(block)):
                 rest.append(block)
             elif is_field:
-                form = self._take_fields(form, block)
+                form, is_beside = self._take_fields(form, block), block.kind == "item" and not is_whole
             elif form.fields and not is_bold:
                 form.extend(block)
             elif not (is_bold or block.is_task or form.fields) and section.level > 1:
@@ -344,12 +362,12 @@ class _Page:
         self._read_blocks(section, rest, context)
 
     def _take_fields(self, form: _Form, block: Block) -> _Form:
-        for index, field in enumerate(_fields_of(block)):
+        for index, field in enumerate(found := _fields_of(block)):
             if field.role:
-                is_again = any(each.label == field.label for each, _ in form.fields)
-                form = self._next_form(form, field.line) if is_again else form
+                is_next = form.ends_before([field, *(found if index == 0 and block.kind == "item" else ())])
+                form = self._next_form(form, field.line) if is_next else form
                 form.add(field, block.end)
-            elif index == 0 and field.value:
+            elif index == 0 and re.search(r"\w", field.value):  # not the mark of `✅ **Right:** x`
                 form = self._next_form(form, block.line)
                 form.title = _heading(field.value).title
         for each in block.items:
@@ -362,7 +380,7 @@ class _Page:
     def _next_form(self, form: _Form, line: int) -> _Form:
         """Finish an entry, and begin one under the same heading."""
         self._finish(form)
-        return _Form(line, form.title, form.when, form.category)
+        return _Form(line, form.title, form.when, form.category, is_whole=form.is_whole)
 
     def _finish(self, form: _Form) -> None:
         notes = list(form.notes())
@@ -456,10 +474,15 @@ class _Page:
 
     def _add_pair(self, blocks: Sequence[Block], wrong: str, right: str, context: _Context, when: str | None) -> None:
         line, end = min(each.line for each in blocks), max(each.end for each in blocks)
-        wrong, right = re.sub(_IS_WRONG, "", Passage(wrong).plain), re.sub(_IS_RIGHT, "", Passage(right).plain)
+        wrong = _unlabelled(re.sub(_IS_WRONG, "", Passage(wrong).plain), "wrong")
+        right = _unlabelled(re.sub(_IS_RIGHT, "", Passage(right).plain), "right")
         is_short = len(right.split()) < _SHORT_WORDS and len(wrong) < _SHORT_SAMPLE
-        text, details = f"{right}, not {wrong}" if is_short else right, [*filter(None, map(_details, blocks))]
-        text = _with_title(text, context.intro) if context.intro and not _names_errors(context.intro) else text
+        short = f"{right.rstrip('.')}. {wrong}" if _pattern("is_forbidding").match(wrong) else f"{right}, not {wrong}"
+        text, details = short if is_short else right, [*filter(None, map(_details, blocks))]
+        is_code = not re.search(r"\w", re.sub(r"`[^`]*`", "", right))
+        topic = context.intro or (_topic(context.head.title) if is_code else "")
+        if topic and not _names_errors(topic):
+            text = f"{topic}: {text}" if is_code else _with_title(text, topic)
         correct = "; ".join([*[right] * (is_short or not details), *details])
         self._add(Note(line, end, text, correct, wrong, category=context.category, when=when or context.head.when))
 
@@ -599,7 +622,8 @@ def _is_marked(text: str) -> bool:
 
 def _has_pair(block: Block) -> bool:
     """Return whether a block has a wrong and a right way, by their marks."""
-    return re.match(_WRONG_RIGHT, block.text) is not None or len(_unfolded(block)) > 1
+    has_both = re.match(_WRONG_RIGHT, block.text) or re.search(_SUPERSEDES, block.text)
+    return has_both is not None or len(_unfolded(block)) > 1
 
 
 def _unfolded(item: Block) -> list[Block]:
@@ -648,6 +672,12 @@ def _has_pair_below(item: Block) -> bool:
     rights = [re.sub(_IS_RIGHT, "", right) for wrong, right in pairwise(texts) if re.match(_IS_WRONG, wrong)]
     rights += [match["right"] for text in texts if (match := re.match(_WRONG_RIGHT, text))]
     return any(Passage(right).is_sentence() for right in rights)
+
+
+def _unlabelled(text: str, role: str) -> str:
+    """Return a text without its label, if it begins with one of this role."""
+    found = fields(text)
+    return found[0].value if len(found) == 1 and found[0].role == role else text
 
 
 def _details(item: Block) -> str:

@@ -144,7 +144,7 @@ class _OutlineBuilder:
         self._items.append(block)
 
     def _text(self, text: str, line: int) -> None:
-        lines = text.split("\n") if len(text) <= BLOCK_CHARS_MAX else text[:BLOCK_CHARS_MAX].split("\n")
+        lines = re.sub(r"(?<!\\)\\(?=\n)", "", text[:BLOCK_CHARS_MAX]).split("\n")  # a backslash is a hard line break
         if self._items and not self._quotes:
             self._item_text(lines, line)
         elif self._level and not self._quotes:

@@ -87,6 +87,32 @@ def test_a_second_value_of_a_field_of_one_entry_is_named_and_taken_for_nothing(w
     assert "says something else in that field already" in told
 
 
+@pytest.mark.parametrize(
+    "second",
+    [
+        "- **Wrong:** ran without a dump\n  **Right:** take a dump before each migration\n",
+        "- **Mistake:** ran without a dump\n  **Correct:** take a dump before each migration\n",
+        "- Always pin the base image by its digest\n",
+    ],
+)
+def test_a_section_of_notes_is_read_as_by_an_import(w, second):
+    first = (
+        "- Always pin the toolchain in its file\n- **Wrong:** edited main\n  **Right:** create a branch, then commit\n"
+    )
+    log(w).write_text(f"# Corrections — velma\n\n## Notes of mine\n{first}{second}")
+    w.run("w", "sync")
+    assert len(known(w)) == 3, known(w)
+    assert (status(w)["not_taken"], status(w)["unfilled"]) == ([], 0)
+
+
+def test_what_stands_before_the_fields_of_an_entry_is_named_or_taken(w):
+    fields = "**Wrong:** sed\n**Right:** awk\n**Pattern:** Always use awk over sed\n"
+    log(w).write_text(f"# Corrections\n\n## 2026-11-20 Parsing\nA long day.\n- {PINNED}\n\n{fields}")
+    w.run("w", "sync")
+    assert {*known(w)} == {"Always use awk over sed", PINNED}
+    assert [each["line"] for each in status(w)["not_taken"]] == [4]
+
+
 def test_what_is_not_taken_is_named_with_line_and_reason_and_templates_and_headings_are_not(w):
     log(w).write_text(PAGE)
     told = w.run("w", "sync").stderr
@@ -98,10 +124,10 @@ def test_what_is_not_taken_is_named_with_line_and_reason_and_templates_and_headi
     }
     assert "corrections.md:9: it is a task to tick off" in told
     told = w.run("w", "status").stdout
-    assert "3 pieces of agents/velma/corrections.md, which hold no instruction" in told
+    assert "3 pieces of agents/velma/corrections.md, for these reasons:" in told
     assert "line 10: it tells what was done" in told
     log(w).write_text("- [ ] look at the cache\n")
-    assert "1 piece of agents/velma/corrections.md, which holds no instruction" in w.run("w", "status").stdout
+    assert "1 piece of agents/velma/corrections.md, for these reasons:" in w.run("w", "status").stdout
     log(w).write_text(PAGE)
     w.correct("w", "Quote every variable in a shell script")
     assert "not taken" not in w.run("w", "sync").stderr, "it was told, and only an entry of the log's own came since"

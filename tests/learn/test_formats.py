@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from fleet.learn.corrections_md import Correction, Draft, Record
 from fleet.learn.formats import Bad, Finding, Lesson, read_records
 from fleet.learn.notes import SkippedPiece
+from fleet.recall.wording import Pages
+from fleet.store.tree import FRONT_MARK
 from fleet.text.dates import to_ms
+from tests.records import AT, pattern
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 JUNE_10 = 1_781_049_600_000
@@ -658,3 +661,18 @@ def test_lines_and_a_document_of_them_say_the_same(found):
     assert kinds(lines) == kinds(document)
     said = [[i.identity for i in items if isinstance(i, Lesson | Finding)] for items in (lines, document)]
     assert said[0] == said[1]
+
+
+def test_a_page_that_fleet_rendered_is_no_page_of_lessons():
+    known = pattern("p-0000000000000001", {"tank.c0ffee42": 1}, add={"tank.c0ffee42": AT}, text="Prefer composition")
+    pages = Pages()
+    for page in (pages.lessons([known]), pages.lessons([]), f"{FRONT_MARK}\n# Learned\n\n- Prefer composition\n"):
+        (left,) = read(page, "patterns.md")
+        assert left.reason == "this is a page that fleet renders: sync its lines, do not import it"
+    (quoting,) = read(f"# L\n\n- Never edit what has `{FRONT_MARK[:40]}` in it\n", "lessons.md")
+    assert isinstance(quoting, Lesson)
+
+
+def test_a_backslash_at_the_end_of_a_line_breaks_it():
+    (lesson,) = read("# L\n\n## Errors\n- **Wrong:** edited `a\\`\\\n  **Right:** create a branch first\n", "lessons.md")
+    assert (lesson.text, json.loads(lesson.identity)[4]) == ("create a branch first", "edited `a\\`")

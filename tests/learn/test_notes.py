@@ -261,3 +261,68 @@ def test_a_cell_of_digits_is_no_topic(head, cell):
     table = f"| {head} | Bug | Part | Solution |\n|---|---|---|---|\n| {cell} | slow | Tests | Use a fake clock |\n"
     (note,) = read_notes(f"# L\n\n{table}", "lessons.md")
     assert note.text == "Tests: Use a fake clock"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "- **Wrong:** {}\n  **Right:** {}\n- **Mistake:** {}\n  **Fix:** {}\n",
+        "- **Wrong:** {}\n  **Right:** {}\n- **Mistake:** {}\n  **Correct:** {}\n",
+        "- Mistake: {}\n- Fix: {}\n- Error: {}\n- Solution: {}\n",
+        "Mistake: {}\nFix: {}\nError: {}\nSolution: {}\n",
+        "- **错误**: {}\n  **正确**: {}\n- **Fehler:** {}\n  **Lösung:** {}\n",
+    ],
+)
+@pytest.mark.parametrize("title", ["Errors", "2. Mistakes", "Working with git"])
+def test_two_mistakes_under_one_heading_are_two_lessons_whatever_their_labels(fields, title):
+    texts = "edited main directly", "create a branch first, then commit", "ran without a dump", "take a dump before it"
+    lessons = [
+        (each.text, each.wrong) for each in read_notes(f"# L\n\n## {title}\n{fields.format(*texts)}", "notes.md")
+    ]
+    assert [(text.removeprefix(f"{title}: "), wrong) for text, wrong in lessons] == [(texts[1], texts[0]), texts[:1:-1]]
+
+
+def test_two_bullets_with_the_right_way_first_are_two_lessons():
+    page = "## Errors\n- **Right:** make a branch first\n  **Wrong:** main\n- Fix: take a dump first\n  Error: none\n"
+    lessons = [each.text for each in read_notes(page, "lessons.md") if isinstance(each, Note)]
+    assert lessons == ["make a branch first", "take a dump first"]
+
+
+def test_an_entry_with_a_heading_of_its_own_may_name_its_symptom_behind_its_fix():
+    page = "## L-7: Buttons are missing\n**Problem:** no button appears\n**Fix:** Send an array\n**Symptom:** nothing\n"
+    assert [each.text for each in read_notes(page, "lessons.md")] == ["Buttons are missing: Send an array"]
+
+
+def test_what_stands_beside_a_labelled_item_is_no_part_of_its_entry():
+    page = (
+        "## Testing\n- **Rule:** Never share fixtures between tests that write.\n- ❌ Using floats for money\n"
+        '- ✅ Use integers of cents for money\n- SUPERSEDES "Use tabs to indent" → "Use four spaces to indent"\n'
+        "- Use tabs to indent\n- **Mistake:** ran against staging\n  **Fix:** run against a copy\n"
+        "- The staging database is reset every night by a job that nobody owns\n"
+    )
+    found = list(read_notes(page, "gotchas.md"))
+    assert [(each.text, each.wrong) for each in found if isinstance(each, Note)] == [
+        ("Never share fixtures between tests that write.", ""),
+        ("Use integers of cents for money", "Using floats for money"),
+        ("Use four spaces to indent", "Use tabs to indent"),
+        ("Testing: run against a copy", "ran against staging"),
+        ("The staging database is reset every night by a job that nobody owns", ""),
+    ]
+    assert [each.line for each in found if isinstance(each, SkippedPiece)] == [6]
+
+
+@pytest.mark.parametrize(
+    ("title", "pair", "expected"),
+    [
+        (
+            "1. Forgetting to await",
+            "❌ **Wrong**: `fetchUser(id)`\n✅ **Right**: `await fetchUser(id)`",
+            ("Forgetting to await: `await fetchUser(id)`, not `fetchUser(id)`", "`fetchUser(id)`"),
+        ),
+        ("JS", "- ❌ Don't use var\n- ✅ Use const", ("Use const. Don't use var", "Don't use var")),
+        ("JS", "- ✅ **Good:** Always use const", ("Always use const", "")),
+    ],
+)
+def test_a_marked_pair_is_taken_without_its_labels_and_reads_by_itself(title, pair, expected):
+    found = [each for each in read_notes(f"# L\n\n## {title}\n{pair}\n", "lessons.md") if isinstance(each, Note)]
+    assert (found[0].text, found[0].wrong) == expected
