@@ -71,7 +71,8 @@ def answer(call: Call, payload: Payload) -> Reply:
     event = _HostEvent(call, payload)
     reply = event.reply()
     if payload.event == "SessionStart" and payload.source != "compact":
-        reply.note = event.workspace_warning() or event.promoted_since() or reply.note
+        reply.warning = event.workspace_warning() or reply.warning
+        reply.note = "" if reply.warning else event.promoted_since() or reply.note
     if reply.note and call.sets("hook") and _config(call).hook.quiet:
         reply.note = ""
     return reply
@@ -170,12 +171,14 @@ class _HostEvent:
         if holds_the_rest:
             text, shown = start.news, start.new_ids
         self._note_given(shown)
-        note = "" if self._call.subagent else self._fault
+        note = ""
         if shown and source != "compact" and not self._call.subagent:
             lessons = f"{len(shown):,} lesson{'' if len(shown) == 1 else 's'}"
             note = f"fleet gave this session {lessons}, {len({*start.new_ids} & {*shown}):,} new"
         changed = "" if self._call.subagent or source == "compact" else self._memory_changed()
-        return Reply("\n\n".join(filter(None, [text, changed])), note=note)
+        reply = Reply("\n\n".join(filter(None, [text, changed])), note=note)
+        reply.warning = "" if note or self._call.subagent else self._fault
+        return reply
 
     def _memory_changed(self) -> str:
         """Return that the agent's memory has changed since its last session started; "" where it has not."""
@@ -409,14 +412,14 @@ class _HostEvent:
 
     def _stop(self) -> Reply:
         """Return a reminder of what the agent has left open; without one, have the next start made ready."""
-        call, payload, note = self._call, self._payload, ""
+        call, payload, reply = self._call, self._payload, Reply()
         with call.guarded("what was refused in this turn was not read"):
             if payload.has_transcript and Transcript(self._notes, payload.transcript).unread().has_objection():
-                note = self._flagging().on_refusals(payload)
-        reason = "" if payload.is_stopping or payload.subagent else self._unstated()
-        if not reason and self._ready.is_stale():
+                reply = self._flagging().on_refusals(payload)
+        reply.go_on = "" if payload.is_stopping or payload.subagent else self._unstated()
+        if not reply.go_on and self._ready.is_stale():
             _start_process(call, AT_THE_START)
-        return Reply(go_on=reason, note=note)
+        return reply
 
     def _unstated(self) -> str:
         """Return a reminder of the corrections of this session that have no lesson yet, each once; "" for none."""

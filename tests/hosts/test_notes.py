@@ -138,6 +138,19 @@ def test_a_person_who_wants_no_line_gets_none(place):
     assert _line(place, "PreToolUse", tool_name="Bash", tool_input={"command": "sh deploy.sh"}) == ""
 
 
+def test_a_person_who_wants_no_line_is_warned_of_what_is_not_logged(place):
+    (place.folder / "fleet.toml").write_text("[hook]\nquiet = true\n")
+    prompt = "No, that's wrong, you should always use fd and never find"
+    assert _line(place, "UserPromptSubmit", prompt=prompt) == ""
+    log = place.folder / "agents/tank/corrections.md"
+    log.unlink()
+    log.mkdir()
+    assert _line(place, "UserPromptSubmit", prompt=prompt).startswith("fleet could not log what you said")
+    (place.folder / ".fleet/fired").rename(place.folder / ".fleet/was")
+    (place.folder / ".fleet/fired").write_text("")  # as on a read-only mount
+    assert _line(place, "SessionStart", source="startup").startswith("fleet cannot write in .fleet here")
+
+
 def test_the_agent_and_the_person_read_the_whole_prompt_and_not_its_question_alone(place):
     prompt = "why did you delete the config? I told you to keep it"
     answer = json.loads(place.hook("UserPromptSubmit", {"prompt": prompt}).stdout)
