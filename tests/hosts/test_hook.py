@@ -463,6 +463,15 @@ def test_whether_prompts_are_shown_lessons_is_configurable(knowing):
     assert knowing.context("UserPromptSubmit", {"prompt": ASKED}) == ""
 
 
+@pytest.mark.parametrize("event", ["SessionStart", "SubagentStart"])
+def test_after_a_compaction_a_session_gets_what_another_was_shown_meanwhile_too(knowing, event):
+    assert ABOUT in knowing.context("SessionStart", {"source": "startup"})
+    assert ABOUT in knowing.context("UserPromptSubmit", {"prompt": ASKED, "session_id": "another"})
+    again = knowing.context(event, {"source": "compact"} if event == "SessionStart" else {"agent_id": "a1"})
+    assert ABOUT in again
+    assert "left out" not in again
+
+
 def test_what_a_session_started_with_is_not_shown_again_at_a_prompt(knowing):
     assert ABOUT in knowing.context("SessionStart", {"source": "startup"})
     assert knowing.context("UserPromptSubmit", {"prompt": ASKED}) == ""
