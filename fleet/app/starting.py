@@ -42,7 +42,7 @@ from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory
-from fleet.store import git
+from fleet.store import consent, git
 from fleet.store.query import Patterns, ranked
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace
@@ -50,11 +50,6 @@ from fleet.text import mentions
 from fleet.text.screening import counted, readable
 
 _NOT_READ = "The clan's lessons and discoveries were not read, .fleet/log says why; `fleet start` prints all of it."
-_NOT_ASKED = "The clan's remote was never asked yet, so what the clan knows is not here: `fleet sync` asks."
-_NO_AGENT = (
-    "The clan's remote was never asked yet, so what the clan knows is not here: `fleet init --agent NAME` names who "
-    "works here, and then `fleet sync` asks."
-)
 _ARRIVED_MAX = 2_000
 """Limit of the new lessons that are considered: many, so that a flood of one writer's does not hide those of others."""
 _LOOKED_AT = 10
@@ -177,7 +172,7 @@ class SessionStart:
             discoveries=entries,
             fresh=set(new_ids),
             waiting=self._undecided(),
-            note=(_NO_AGENT if self._agent == names.GUEST else _NOT_ASKED) if is_unasked(workspace) else "",
+            note=self._unasked(),
             rest_max=max(workspace.config.recall.start_chars, CHARS_MIN),
             by=_authors(workspace, [*news, *lessons]) | finders,
             standing=STANDING,
@@ -186,6 +181,15 @@ class SessionStart:
         news_text = render(memory="", news=news, patterns=(), discoveries=unseen, waiting=()) if news or unseen else ""
         shown = [*sorted(remembered), *(each.id for each in (*news, *lessons) if short[each.id] in context)]
         return Start(context, news_text, shown, [each.id for each in news if short[each.id] in news_text]), short
+
+    def _unasked(self) -> str:
+        """Return that the clan's remote was never asked, and who can ask it; "" where it was."""
+        if not is_unasked(self._workspace):
+            return ""
+        first = "`fleet init --agent NAME` names who works here, and then " if self._agent == names.GUEST else ""
+        is_agreed = self._workspace.state.agreed(consent.REMOTE)
+        how = "`fleet sync` asks" if is_agreed else "a person's `fleet sync --yes` agrees to it and asks"
+        return f"The clan's remote was never asked yet, so what the clan knows is not here: {first}{how}."
 
     def _news(
         self, since: int, session: str, remembered: set[str], compared: Clusters, at_rest: Collection[str]

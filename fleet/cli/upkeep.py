@@ -357,7 +357,9 @@ def _no_sync(status: dict[str, Any]) -> str:
     """Return why there was no sync yet: an empty clan and one that was never asked look alike."""
     if status["fetched"]:
         return f"never; fetched {output.when(status['fetched'])}, and nothing was sent"
-    return "never: what the clan knows is not here yet; `fleet sync` asks" if status["remote"] else "never"
+    first = "`fleet init --agent NAME`, then " if status["agent"] == GUEST else ""
+    asks = f"never: what the clan knows is not here yet; {first}`fleet sync --yes` asks"
+    return asks if status["remote"] else "never"
 
 
 def _memory_lines(memory: dict[str, Any]) -> list[str]:
