@@ -170,7 +170,7 @@ def _last(workspace: Workspace) -> dict[str, int]:
     unstated = [CountedLog(workspace, agent).last_ms() for agent in (*workspace.agents_here(), names.GUEST)]
     return {
         "logged": max(clock.ms_of(max(mine, default="")), *unstated),
-        "shown": Exposures(workspace.state).last_ms(),
+        "shown": max(Exposures(workspace.state).last_ms(), clock.ms_of(workspace.state.get("started"))),
         "synced": clock.ms_of(synced),
     }
 

@@ -81,10 +81,12 @@ class SessionStart:
         self._exposures = Exposures(workspace.state)
 
     def text(self, session: str = "") -> str:
-        """Return the text; in a named session, note that it was shown."""
+        """Return the text; note that it was shown, and in a named session what: another may only look at it."""
         start = self._cached()
         if start is None:
             start = self.make(may_tidy=True)
+        with suppress(FleetError):  # in a read-only workspace
+            self._workspace.state.put(started=self._workspace.wall())
         if session:
             self._ready.note_seen(start.generation if start.news else "")
             self._exposures.note(self._agent, session, start.ids, self._workspace.world.wall_ms())

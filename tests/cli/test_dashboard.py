@@ -261,6 +261,12 @@ def test_colours_are_for_a_terminal_that_wants_them_and_never_for_a_pipe(w, env)
     assert len(w.run("w", "patterns").stdout.splitlines()) == 1, "into a pipe a lesson is one line"
 
 
+def test_a_start_outside_any_hosts_session_is_a_showing(w):
+    assert look(w)["last"]["shown"] == ""
+    w.run("w", "start")
+    assert look(w)["last"]["shown"]
+
+
 def test_wide_letters_count_two_columns_and_a_line_of_them_goes_on_below_itself(w):
     chinese = "永远不要从用户输入构建表达式，否则路径中的斜杠会破坏命令。" * 3 + "（用环境变量）"
     w.correct("w", chinese, "--category", "e\u0301" * 10)
