@@ -22,6 +22,7 @@ from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
 from fleet.share.outgoing import Outbox
+from fleet.store import consent
 from fleet.store.workspace import ONLINE, Workspace
 from fleet.text.screening import counted, readable
 
@@ -57,7 +58,9 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
     last_fired = max(marks, key=lambda name: marks[name], default="")
     last, is_installed = _last(workspace), bool(install.installed(workspace.root))
     silent_ms = workspace.world.wall_ms() - marks.get(last_fired, 0)
-    sender = _sender(workspace, has_hooks=is_installed or silent_ms < _SILENT_DAYS * _DAY_MS)
+    is_agreed, paused = bool(workspace.state.agreed(consent.REMOTE)), workspace.state.paused(workspace.wall())
+    has_hooks = is_installed or silent_ms < _SILENT_DAYS * _DAY_MS
+    sender = _sender(workspace, has_hooks=has_hooks) if is_agreed and not paused else ""
     return {
         "workspace": str(workspace.root),
         "agent": "" if workspace.is_guest(agent) else agent,
@@ -69,7 +72,8 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
         "online": _online_now(workspace),
         "hooks": {"event": last_fired, "fired": _stamp(marks.get(last_fired, 0)), "installed": is_installed},
         "remote": workspace.is_in_a_clan,
-        "paused": workspace.state.paused(workspace.wall()),
+        "agreed": is_agreed,
+        "paused": paused,
         "last": {kind: _stamp(at_ms) for kind, at_ms in last.items()},
         "silent": _silent(workspace, last),
     }
@@ -166,7 +170,7 @@ def _last(workspace: Workspace) -> dict[str, int]:
     unstated = [CountedLog(workspace, agent).last_ms() for agent in (*workspace.agents_here(), names.GUEST)]
     return {
         "logged": max(clock.ms_of(max(mine, default="")), *unstated),
-        "shown": Exposures(workspace.state).last_ms(),
+        "shown": max(Exposures(workspace.state).last_ms(), clock.ms_of(workspace.state.get("started"))),
         "synced": clock.ms_of(synced),
     }
 
@@ -194,7 +198,7 @@ def _silent(workspace: Workspace, last: dict[str, int]) -> list[str]:
 
 def _next(state: dict[str, Any]) -> tuple[str, str]:
     """Return the command to run next, and why; "" for none."""
-    waits = state["waits"]
+    waits, sync = state["waits"], "fleet sync" if state["agreed"] else "fleet sync --yes"
     steps = (
         (not state["agent"], "fleet init --agent NAME", "no agent is named here yet"),
         (waits["decisions"]["number"], "fleet inbox", "decisions wait for you"),
@@ -207,12 +211,12 @@ def _next(state: dict[str, Any]) -> tuple[str, str]:
         (waits["pairs"], "fleet review", "lessons may say the same"),
         (
             not state["paused"] and any("sync" in each for each in state["silent"]),
-            "fleet sync",
+            sync,
             "exchanges lessons with the clan",
         ),
         (
             not state["paused"] and waits["lines"] and not waits["sent_by"],
-            "fleet sync",
+            sync,
             "sends what was logged here to the clan",
         ),
         (

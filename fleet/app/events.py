@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from binascii import crc32
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 
 from fleet.hosts import local
@@ -71,7 +71,8 @@ def answer(call: Call, payload: Payload) -> Reply:
     event = _HostEvent(call, payload)
     reply = event.reply()
     if payload.event == "SessionStart" and payload.source != "compact":
-        reply.note = event.workspace_warning() or event.promoted_since() or reply.note
+        reply.warning = event.workspace_warning() or reply.warning
+        reply.note = "" if reply.warning else event.promoted_since() or reply.note
     if reply.note and call.sets("hook") and _config(call).hook.quiet:
         reply.note = ""
     return reply
@@ -170,12 +171,12 @@ class _HostEvent:
         if holds_the_rest:
             text, shown = start.news, start.new_ids
         self._note_given(shown)
-        note = "" if self._call.subagent else self._fault
-        if shown and source != "compact" and not self._call.subagent:
-            lessons = f"{len(shown):,} lesson{'' if len(shown) == 1 else 's'}"
-            note = f"fleet gave this session {lessons}, {len({*start.new_ids} & {*shown}):,} new"
+        is_told = source != "compact" and not self._call.subagent
+        note = _note_of_given(shown, {*start.new_ids} & {*shown}) if is_told else ""
         changed = "" if self._call.subagent or source == "compact" else self._memory_changed()
-        return Reply("\n\n".join(filter(None, [text, changed])), note=note)
+        reply = Reply("\n\n".join(filter(None, [text, changed])), note=note)
+        reply.warning = "" if note or self._call.subagent else self._fault
+        return reply
 
     def _memory_changed(self) -> str:
         """Return that the agent's memory has changed since its last session started; "" where it has not."""
@@ -218,24 +219,27 @@ class _HostEvent:
         """Return what was logged of a prompt, and the lessons about it."""
         reply = self._flagging().on_prompt(self._payload)
         with self._call.guarded("what the clan knows was not shown"):
-            news, (about, note) = self._news(), self._lessons_for_prompt()
+            (news, note), (about, more) = self._news(), self._lessons_for_prompt(Start.ids_in(reply.context))
             reply.context = "\n\n".join(filter(None, [reply.context, news, about]))
-            reply.note = reply.note or note
+            reply.note = "; ".join(filter(None, [reply.note, note, more]))
         return reply
 
-    def _news(self) -> str:
-        """Return the lessons that were fetched at this session's start, once; "" for none, or none yet."""
+    def _news(self) -> tuple[str, str]:
+        """Return the lessons that were fetched at this session's start, once, and the line for the person."""
         if not self._notes.of("came"):
-            return ""
+            return "", ""
         start = self._ready.start()
         if start is None or not start.news or not self._notes.claim("news"):
-            return ""
+            return "", ""
         self._note_given(start.new_ids)
         self._ready.note_seen(start.generation)
-        return start.news
+        return start.news, _note_of_given(start.new_ids, start.new_ids)
 
-    def _lessons_for_prompt(self) -> tuple[str, str]:
-        """Return the lessons about a prompt, each once a session and none of its start, and the line for the person."""
+    def _lessons_for_prompt(self, named: Sequence[str]) -> tuple[str, str]:
+        """Return the lessons about a prompt, each once a session and none of its start, and the line for the person.
+
+        ``named``: ids of lessons that the reply names already.
+        """
         from fleet.store.relevant import relevant
         from fleet.text.prompts import Prompt
 
@@ -244,7 +248,7 @@ class _HostEvent:
         most = _config(call).recall.at_prompts if call.sets("recall") else triggers.SHOWN_MAX
         if sender or not text or not most:
             return "", ""
-        shown_ids = self._known()
+        shown_ids = self._known() | {*named}
         hits = [hit for hit in relevant(_root(call), call.agent, text, _SEARCH_S) if hit.id not in shown_ids]
         shown = [hit for hit in hits[:most] if self._notes.claim(f"lesson {hit.id}")]
         if not shown:
@@ -409,14 +413,14 @@ class _HostEvent:
 
     def _stop(self) -> Reply:
         """Return a reminder of what the agent has left open; without one, have the next start made ready."""
-        call, payload, note = self._call, self._payload, ""
+        call, payload, reply = self._call, self._payload, Reply()
         with call.guarded("what was refused in this turn was not read"):
             if payload.has_transcript and Transcript(self._notes, payload.transcript).unread().has_objection():
-                note = self._flagging().on_refusals(payload)
-        reason = "" if payload.is_stopping or payload.subagent else self._unstated()
-        if not reason and self._ready.is_stale():
+                reply = self._flagging().on_refusals(payload)
+        reply.go_on = "" if payload.is_stopping or payload.subagent else self._unstated()
+        if not reply.go_on and self._ready.is_stale():
             _start_process(call, AT_THE_START)
-        return Reply(go_on=reason, note=note)
+        return reply
 
     def _unstated(self) -> str:
         """Return a reminder of the corrections of this session that have no lesson yet, each once; "" for none."""
@@ -477,15 +481,29 @@ def _observing() -> "ModuleType":
     return observing
 
 
+def _note_of_given(shown: Collection[str], new: Collection[str]) -> str:
+    """Return the line for the person about lessons that a session is given; "" for none."""
+    lessons = f"{len(shown):,} lesson{'' if len(shown) == 1 else 's'}"
+    return f"fleet gave this session {lessons}, {len(new):,} new" if shown else ""
+
+
 def _note_of_own_command(payload: Payload) -> str:
     """Return the line for the person about what a command of fleet's own logged, and how often it was seen."""
     if not payload.is_own or not _LOGGING.intersection(payload.command.split(None, 2)[1:2]):
         return ""
-    id_, _, text = payload.printed.partition("\n")[0].partition(" ")
+    first, is_promoted = payload.printed.partition("\n")[0], "\n  promoted: " in payload.printed
+    id_, _, text = first.partition(" ")
+    if first.startswith("{"):
+        try:
+            logged = json.loads(first)
+        except (ValueError, RecursionError):
+            return ""
+        id_, seen, is_promoted = str(logged.get("id")), logged.get("seen"), bool(logged.get("promoted"))
+        known = f"{id_} {'logged' if logged.get('new') else 'is known already'}"  # a discovery
+        text = f"seen {seen} time{'' if seen == 1 else 's'}: {logged.get('text')}" if seen else known
     if id_[:2] not in ("p-", "d-") or not text:
         return ""
-    promoted = "; promoted into its memory" if "\n  promoted: " in payload.printed else ""
-    return f"fleet: {text}{promoted}"
+    return f"fleet: {text}{'; promoted into its memory' if is_promoted else ''}"
 
 
 def _start_process(call: Call, which: str) -> None:

@@ -93,22 +93,24 @@ class Flagging:
         try:
             new = self._log(payload, flags, read_to)
         except FleetError as why:  # the person must not believe that it is logged
-            return Reply(note=self._not_logged(why))
+            return self._not_logged(why)
         asked = self._question(_STATE_IT, [each for each, confidence in new if confidence == "strong"])
         return Reply(asked, note=_note(new))
 
-    def on_refusals(self, payload: Payload) -> str:
+    def on_refusals(self, payload: Payload) -> Reply:
         """Log the calls that a person refused in this turn, with their words; return a line for the person."""
         found, read_to = self._objections(payload)
         try:
-            return _note(self._log(payload, [(each, _flag_of(each, "strong")) for each in found], read_to))
+            return Reply(note=_note(self._log(payload, [(each, _flag_of(each, "strong")) for each in found], read_to)))
         except FleetError as why:
             return self._not_logged(why)
 
-    def _not_logged(self, why: FleetError) -> str:
-        """Return the line for the person about words that could not be logged; the log has the error, too."""
+    def _not_logged(self, why: FleetError) -> Reply:
+        """Return a warning for the person about words that could not be logged; the log has the error, too."""
         self._call.log(local.explained(why))
-        return f"fleet could not log what you said: {why}"
+        reply = Reply()
+        reply.warning = f"fleet could not log what you said: {why}"
+        return reply
 
     def _settings(self) -> Any:
         """Return ``[triggers]``; None for the defaults: to parse the configuration takes longer than all else here."""

@@ -105,8 +105,10 @@ def _inside(clusters: Clusters) -> int:
 
 
 def _opposed(clusters: Clusters, lookup: Callable[[str], Pattern | None]) -> list[tuple[Pattern, Pattern]]:
-    pairs = ((lookup(one), lookup(other)) for one, other, *_ in clusters.opposed)
-    return [(one, other) for one, other in pairs if one is not None and other is not None]
+    """Return the contradicting lessons, two clusters once, whichever of their wordings contradict each other."""
+    two_clusters = dict.fromkeys(tuple(sorted((clusters.of(a), clusters.of(b)))) for a, b, *_ in clusters.opposed)
+    found = ([[one for id_ in ids if (one := lookup(id_))] for ids in two] for two in two_clusters)
+    return [(Clusters.spoken_for(a), Clusters.spoken_for(b)) for a, b in found if a and b]
 
 
 # --- of the branch ----------------------------------------------------------------------------------------------------

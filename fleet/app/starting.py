@@ -42,7 +42,7 @@ from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory
-from fleet.store import git
+from fleet.store import consent, git
 from fleet.store.query import Patterns, ranked
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace
@@ -50,11 +50,6 @@ from fleet.text import mentions
 from fleet.text.screening import counted, readable
 
 _NOT_READ = "The clan's lessons and discoveries were not read, .fleet/log says why; `fleet start` prints all of it."
-_NOT_ASKED = "The clan's remote was never asked yet, so what the clan knows is not here: `fleet sync` asks."
-_NO_AGENT = (
-    "The clan's remote was never asked yet, so what the clan knows is not here: `fleet init --agent NAME` names who "
-    "works here, and then `fleet sync` asks."
-)
 _ARRIVED_MAX = 2_000
 """Limit of the new lessons that are considered: many, so that a flood of one writer's does not hide those of others."""
 _LOOKED_AT = 10
@@ -62,6 +57,8 @@ _LOOKED_AT = 10
 _MOMENTS_MAX = 20
 """Limit of the changed files, and of the failed commands, for which relevant lessons are looked up."""
 _GIT_S = 0.5
+_COMMITS = ".git/logs/HEAD"
+"""File that grows with each commit: what was changed may be no more."""
 _PEOPLE_CHARS = 600
 _CHECK_S = 7 * 86_400
 """Time after its date for which a check is shown."""
@@ -84,12 +81,15 @@ class SessionStart:
         self._ready = Ready(os.fspath(workspace.root), agent)
         self._memory = AgentMemory(workspace, agent)
         self._exposures = Exposures(workspace.state)
+        self._changed: list[str] = []  # files of the project that lessons are about
 
     def text(self, session: str = "") -> str:
-        """Return the text; in a named session, note that it was shown."""
+        """Return the text; note that it was shown, and in a named session what: another may only look at it."""
         start = self._cached()
         if start is None:
             start = self.make(may_tidy=True)
+        with suppress(FleetError):  # in a read-only workspace
+            self._workspace.state.put(started=self._workspace.wall())
         if session:
             self._ready.note_seen(start.generation if start.news else "")
             self._exposures.note(self._agent, session, start.ids, self._workspace.world.wall_ms())
@@ -117,11 +117,15 @@ class SessionStart:
             with suppress(FleetError):
                 counting.reconcile_all(workspace, _COUNT_S)
             reflecting.take_out_retired(workspace, self._agent, _TIDY_S)
-        # Before anything is read: a write meanwhile makes the text outdated.
-        files, generation = self._ready.sums(), str(workspace.patterns.generation)
-        since = self._ready.seen() if since is None else since
-        delimiter, stores = f"fleet-{workspace.world.entropy(8).hex()}", sources(workspace, self._agent)
+        # Before anything else is read: a write meanwhile makes the text outdated.
+        generation, stores = str(workspace.patterns.generation), sources(workspace, self._agent)
         table = _triggered(stores)
+        rows = [[each.id, trigger, ""] for each, trigger in table]
+        changed = git.changed_files(workspace.root, _GIT_S)[:_MOMENTS_MAX] if rows else []
+        self._changed = [path for path in changed if triggers.due(rows, (), "Edit", "", path)]
+        files = self._ready.sums([*self._changed, _COMMITS] if self._changed else ())
+        since = self._ready.seen() if since is None else since
+        delimiter = f"fleet-{workspace.world.entropy(8).hex()}"
         start, short = self._texts(delimiter, stores, table, since, session)
         start.generation = generation
         Guards(workspace).make_ready()
@@ -177,7 +181,7 @@ class SessionStart:
             discoveries=entries,
             fresh=set(new_ids),
             waiting=self._undecided(),
-            note=(_NO_AGENT if self._agent == names.GUEST else _NOT_ASKED) if is_unasked(workspace) else "",
+            note=self._unasked(),
             rest_max=max(workspace.config.recall.start_chars, CHARS_MIN),
             by=_authors(workspace, [*news, *lessons]) | finders,
             standing=STANDING,
@@ -186,6 +190,15 @@ class SessionStart:
         news_text = render(memory="", news=news, patterns=(), discoveries=unseen, waiting=()) if news or unseen else ""
         shown = [*sorted(remembered), *(each.id for each in (*news, *lessons) if short[each.id] in context)]
         return Start(context, news_text, shown, [each.id for each in news if short[each.id] in news_text]), short
+
+    def _unasked(self) -> str:
+        """Return that the clan's remote was never asked, and who can ask it; "" where it was."""
+        if not is_unasked(self._workspace):
+            return ""
+        first = "`fleet init --agent NAME` names who works here, and then " if self._agent == names.GUEST else ""
+        is_agreed = self._workspace.state.agreed(consent.REMOTE)
+        how = "`fleet sync` asks" if is_agreed else "a person's `fleet sync --yes` agrees to it and asks"
+        return f"The clan's remote was never asked yet, so what the clan knows is not here: {first}{how}."
 
     def _news(
         self, since: int, session: str, remembered: set[str], compared: Clusters, at_rest: Collection[str]
@@ -220,8 +233,7 @@ class SessionStart:
         rows = [[each.id, trigger, ""] for each, trigger in table]
         streaks = AttemptLog(self._workspace.root, self._agent).state().of("")
         commands = [tried.command for streak in streaks for tried in streak.tries.values()][-_MOMENTS_MAX:]
-        files = git.changed_files(self._workspace.root, _GIT_S)[:_MOMENTS_MAX] if rows else []
-        steps = [("Bash", command, "") for command in commands] + [("Edit", "", path) for path in files]
+        steps = [("Bash", command, "") for command in commands] + [("Edit", "", path) for path in self._changed]
         ids: list[str] = []
         for step in steps:
             ids += [each for each, _ in triggers.due(rows, ids, *step)]

@@ -13,7 +13,7 @@ from fleet.text.screening import counted
 _SHOWN = 5
 _LABEL = 10
 
-_SENDS = {"sidecar": "the sidecar sends them", "hooks": "the end of a session sends them", "": "fleet sync"}
+_SENDS = {"sidecar": "the sidecar sends them", "hooks": "the end of a session sends them"}
 
 _WELCOME = Path(__file__).with_name("data") / "welcome.txt"
 
@@ -53,7 +53,7 @@ def _rows(state: dict[str, Any], now_ms: int) -> list[tuple[str, str, str]]:
     rows = [("fleet", f"{state['agent'] or 'no agent yet'}: {lessons}, {entries}", "")]
     rows += _labelled("new", _new(state, now_ms), "green")
     rows += _labelled("promoted", [f"{each['text']} ({each['agent']}, {each['id']})" for each in state["promoted"]], "")
-    rows += _labelled("pending", _pending(state["waits"]), "yellow")
+    rows += _labelled("pending", _pending(state), "yellow")
     online = [
         f"{each['agent']}, since {output.when(each['since'])}" + (f", on {each['on']}" if each["on"] else "")
         for each in state["online"]
@@ -99,8 +99,9 @@ def _new(state: dict[str, Any], now_ms: int) -> list[str]:
     return [*rows[:-1], f"{rows[-1]}; and {more:,} more: fleet patterns"] if more > 0 else rows
 
 
-def _pending(pending: dict[str, Any]) -> list[str]:
-    rows, decisions = [], pending["decisions"]
+def _pending(state: dict[str, Any]) -> list[str]:
+    pending, rows = state["waits"], []
+    decisions = pending["decisions"]
     if decisions["number"]:
         rows.append(output.pending_decisions(decisions))
     for key, kind, what, more in (
@@ -111,8 +112,9 @@ def _pending(pending: dict[str, Any]) -> list[str]:
         if (number := pending[key] - decisions["kinds"].get(kind, 0)) > 0:  # the inbox counts the others
             rows.append(f"{counted(number, what)} {more}")
     rows += [f"{each}: fleet review" for each in pending["left_out"]]
-    lines = counted(pending["lines"], "line")
-    return [*rows, *([f"{lines} to go out: {_SENDS[pending['sent_by']]}"] if pending["lines"] else [])]
+    by_hand = "fleet resume" if state["paused"] else "fleet sync" if state["agreed"] else "fleet sync --yes"
+    lines = f"{counted(pending['lines'], 'line')} to go out: {_SENDS.get(pending['sent_by'], by_hand)}"
+    return [*rows, *([lines] if pending["lines"] else [])]
 
 
 def _ago(stamp: str, now_ms: int) -> str:

@@ -94,7 +94,7 @@ def _patterns(
 _NONE = {
     "narrowed": "no lesson is like that; without the filters there may be some",
     "retired": "no lesson stands: all were retired, or merged. `fleet patterns --all` lists them",
-    "unasked": "no lessons are here yet; `fleet sync` asks the clan for what it knows",
+    "unasked": "no lessons are here yet; `fleet sync --yes` asks the clan for what it knows",
     "new": "no lessons yet. `fleet correct --wrong ... --right ... --pattern ...` logs the first",
 }
 

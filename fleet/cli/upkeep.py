@@ -71,13 +71,7 @@ def _show_import(imported: ImportResult, named: list[Path], *, is_dry: bool, is_
     if imported.skipped and not is_explained:
         output.hint(f"`{words}` names each of them with file and line")
     if imported.retired:
-        number = counted(len(imported.retired), "lesson")
-        were = "was" if len(imported.retired) == 1 else "were"
-        output.hint(
-            f"{number} of these {were} imported before and retired since, and stay out: `fleet restore "
-            f"{imported.retired[0]}` brings one back; `fleet undo --list` names the run that retired them, and "
-            "`fleet undo RUN` of that run brings back all of them"
-        )
+        output.hint(imported.retired_remark)
     if imported.redacted:
         note(f"a secret was taken out of {counted(imported.redacted, 'record')}")
     refused = [f"{each.path}, line {each.number}: {each.reason}" for each in imported.refused]
@@ -356,7 +350,9 @@ def _no_sync(status: dict[str, Any]) -> str:
     """Return why there was no sync yet: an empty clan and one that was never asked look alike."""
     if status["fetched"]:
         return f"never; fetched {output.when(status['fetched'])}, and nothing was sent"
-    return "never: what the clan knows is not here yet; `fleet sync` asks" if status["remote"] else "never"
+    first = "`fleet init --agent NAME`, then " if status["agent"] == GUEST else ""
+    asks = f"never: what the clan knows is not here yet; {first}`fleet sync --yes` asks"
+    return asks if status["remote"] else "never"
 
 
 def _memory_lines(memory: dict[str, Any]) -> list[str]:

@@ -320,7 +320,10 @@ class Reply:
         runs: the command that replaces that of the call, and runs without a question to the person.
         go_on: the reason for one more turn before the agent stops.
         note: one short line for the person: what was logged, counted, promoted, shown or stopped.
+        warning: the line that stands in its place, whatever ``[hook] quiet`` is: what fleet cannot do here.
     """
+
+    warning = ""
 
     def __init__(
         self, context: str = "", blocked: str = "", go_on: str = "", note: str = "", asked: str = "", runs: str = ""
@@ -349,8 +352,8 @@ class Reply:
             document = fields
         elif fields:
             document = {"hookSpecificOutput": {"hookEventName": payload.name, **fields}}
-        if self.note and payload.can("note"):
-            document["systemMessage"] = _line(self.note)
+        if (line := self.warning or self.note) and payload.can("note"):
+            document["systemMessage"] = _line(line)
         return 0, json.dumps(document) if document else "", ""
 
     def _decision(self, payload: Payload) -> dict[str, object]:

@@ -182,7 +182,7 @@ class Pages:
         parts = [_HEADER, _summary(shown, total), _ORIGIN]
         for heading, grouped in _groups(shown):
             parts += [heading, *(self._item(lesson, wordings.get(lesson.id, ())) for lesson in grouped)]
-        return "\n".join([*parts, *self._contradictions(opposed)])
+        return "\n".join([*parts, *self._contradictions(opposed, wordings)])
 
     def everything(self, patterns: Sequence[Pattern], discoveries: Iterable[Discovery]) -> str:
         """Return a page with every lesson, and behind them every discovery, newest first."""
@@ -247,13 +247,15 @@ class Pages:
         tags = ", ".join(filter(None, map(_escaped, entry.tags)))
         return f"- {': '.join(filter(None, parts))}{f' ({tags})' if tags else ''} · `{entry.id}`\n"
 
-    def _contradictions(self, opposed: Sequence[tuple[Pattern, Pattern]]) -> Iterator[str]:
+    def _contradictions(
+        self, opposed: Sequence[tuple[Pattern, Pattern]], wordings: Mapping[str, Sequence[Pattern]] = {}
+    ) -> Iterator[str]:
         """Yield a heading and the contradicting pairs: two items each, and a line between them."""
         if opposed:
             yield _heading("Contradictions: `fleet review` decides", len(opposed))
         for one, other in opposed:
-            yield f"{self._item(one)}{_INDENT}\n{_INDENT}or the opposite:\n"
-            yield self._item(other)
+            yield f"{self._item(one, wordings.get(one.id, ()))}{_INDENT}\n{_INDENT}or the opposite:\n"
+            yield self._item(other, wordings.get(other.id, ()))
 
     def _item(self, pattern: Pattern, wordings: Sequence[Pattern] = ()) -> str:
         """Return a lesson as a list item: its text, the right way, its other wordings, the evidence, a line each."""

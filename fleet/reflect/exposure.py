@@ -76,9 +76,10 @@ class Exposures:
         return exposures
 
     def shown_to(self, agent: str, *, but: str = "") -> set[str]:
-        """Return the ids of the lessons shown to this agent here, in any session but one."""
-        query = "SELECT DISTINCT pattern FROM exposure WHERE agent = ? AND (? = '' OR session != ?)"
-        return {row[0] for row in _rows(self._state, query, agent, but, but)}
+        """Return the ids of the lessons shown to this agent here, but for those shown in one session, as in others."""
+        query = "SELECT pattern FROM exposure WHERE agent = ?1"
+        query = f"{query} EXCEPT {query} AND session = ?2 AND session != ''"
+        return {row[0] for row in _rows(self._state, query, agent, but[:_SESSION_CHARS_MAX])}
 
     def last_ms(self) -> int:
         """Return the time of the last showing here, milliseconds since 1970; 0 for none."""

@@ -214,6 +214,22 @@ def test_of_two_that_contradict_each_other_neither_is_promoted_until_somebody_de
     assert json.loads(stage.run("velma", "review", "--json").stdout)["pairs"] != []
 
 
+def test_a_contradiction_in_several_wordings_stands_once_on_the_pages_and_is_no_lesson_less(stage):
+    velma = stage.join("velma")
+    for lesson in ("Always run the tests before a push", "Never run the tests before a push"):
+        stage.correct(velma, lesson)
+    stage.correct(velma, "Before a push, the tests must always run")
+    stage.correct(velma, "Pin the version of every action")
+    stage.run(velma, "sync")
+    here = (stage.folder / "velma/clan-learnings/patterns.md").read_text()
+    branch = stage.git("show", "fleet:patterns.md", where="clan.git")
+    for page in (here, branch):
+        assert "**1 lesson**." in page
+        assert "more: `fleet patterns`" not in page
+        assert "`fleet review` decides (1)" in page
+        assert page.count("the tests must always run") == page.count("Never run the tests") == 1
+
+
 def test_a_person_answers_with_a_key_each_and_undoes_the_last(stage):
     import os
     import pty

@@ -61,10 +61,17 @@ def test_who_clones_and_has_agreed_to_nothing_yet_is_told_that_the_clans_lessons
     stage.run("velma", "sync")
     (stage.folder / "w").mkdir()
     (stage.folder / "w/fleet.toml").write_bytes((stage.folder / "velma/fleet.toml").read_bytes())
+    assert "`fleet init --agent NAME`, then `fleet sync --yes` asks" in stage.run("w", "status").stdout
     stage.run("w", "init", "--agent", "tank")
     assert look(stage)["silent"] == ["never synced: what the clan knows is not here yet"]
-    assert look(stage)["next"]["command"] == "fleet sync"
-    assert "`fleet sync` asks the clan" in stage.run("w", "patterns").stdout
+    assert look(stage)["next"]["command"] == "fleet sync --yes"
+    assert "`fleet sync --yes` asks the clan" in stage.run("w", "patterns").stdout
+    fired(stage)
+    stage.correct("w", OTHER)
+    assert look(stage)["waits"]["sent_by"] == ""
+    assert "1 line to go out: fleet sync --yes" in stage.run("w").stdout
+    assert "a person's `fleet sync --yes` agrees to it" in stage.run("w", "start").stdout
+    assert "; `fleet sync --yes` asks" in stage.run("w", "status").stdout
     stage.run("w", "sync", "--yes")
     assert look(stage)["silent"] == []
     assert LESSON in stage.run("w", "patterns").stdout
@@ -254,6 +261,12 @@ def test_colours_are_for_a_terminal_that_wants_them_and_never_for_a_pipe(w, env)
     assert len(w.run("w", "patterns").stdout.splitlines()) == 1, "into a pipe a lesson is one line"
 
 
+def test_a_start_outside_any_hosts_session_is_a_showing(w):
+    assert look(w)["last"]["shown"] == ""
+    w.run("w", "start")
+    assert look(w)["last"]["shown"]
+
+
 def test_wide_letters_count_two_columns_and_a_line_of_them_goes_on_below_itself(w):
     chinese = "永远不要从用户输入构建表达式，否则路径中的斜杠会破坏命令。" * 3 + "（用环境变量）"
     w.correct("w", chinese, "--category", "e\u0301" * 10)
@@ -302,5 +315,9 @@ def test_hooks_that_are_gone_or_sync_nothing_send_no_lines(stage):
         (stage.folder / "w/.fleet/fired/Stop").unlink()
         (stage.folder / "w/.fleet/fired").rmdir()
     fired(stage)
+    stage.run("w", "pause")
+    assert look(stage)["waits"]["sent_by"] == ""
+    assert "1 line to go out: fleet resume" in stage.run("w").stdout
+    stage.run("w", "resume")
     stage.run("w", "config", "set", "hook.sync_at_end", "false")
     assert look(stage)["waits"]["sent_by"] == ""

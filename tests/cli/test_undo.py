@@ -177,6 +177,18 @@ def test_the_command_after_one_that_leaves_no_run_is_the_last_one(w):
     assert known(w)[LESSON] != "retired"
 
 
+def test_an_undo_after_all_is_taken_back_names_no_earlier_command_as_the_last_one(w):
+    w.run("w", "init", "--install", "none")
+    w.correct("w", LESSON)
+    undo(w)
+    assert "no command here that could be taken back" in w.run("w", "undo", expect=1).stderr
+    id_ = w.correct("w", LESSON)
+    w.run("w", "feedback", id_, "--helped")
+    w.correct("w", OTHER)
+    undo(w)
+    assert "nothing is left to take back after `fleet feedback`, which" in w.run("w", "undo", expect=1).stderr
+
+
 @pytest.mark.parametrize("fault", [KeyboardInterrupt, DiskError])
 def test_a_command_that_could_not_be_noted_is_not_passed_over_for_the_one_before_it(w, monkeypatch, fault):
     w.correct("w", LESSON)
@@ -646,6 +658,14 @@ def test_a_decision_that_fleet_carried_out_is_the_last_command(w):
     assert "Tidy the notes" in w.run("w", "inbox").stdout
 
 
+def test_an_undo_that_restores_the_configuration_gives_its_warnings_once(w):
+    with (w.folder / "w/fleet.toml").open("a") as file:
+        file.write("\n[nonsense]\nx = 1\n")
+    w.run("w", "config", "set", "recall.at_prompts", "2")
+    done = w.run("w", "undo")
+    assert (done.stdout + done.stderr).count("no section [nonsense]") == 1
+
+
 def test_an_import_of_one_lesson_is_listed_as_one(w):
     (w.folder / "w/lessons.md").write_text(f"# Lessons\n\n- {LESSON}\n")
     w.run("w", "import", "lessons.md")
@@ -659,6 +679,7 @@ def test_an_import_after_its_undo_says_that_the_lessons_are_retired_and_how_they
     again = w.run("w", "import", "lessons.md")
     assert "2 lessons read, 0 new" in again.stdout
     assert "2 lessons of these were imported before and retired since" in again.stderr
+    assert "2 lessons of these were imported before" in w.run("w", "init", "--take-in").stderr
     first = json.loads(w.run("w", "import", "--json", "lessons.md").stdout)["retired"][0]
     assert f"fleet restore {first}" in again.stderr
     assert "retired" in {*known(w).values()}

@@ -94,7 +94,7 @@ def test_a_signal_waits_for_the_lock_that_every_command_takes(place, monkeypatch
     )
     workspace = Workspace(place.folder)
     with workspace.log_lock("tank"):
-        assert "could not log" in flagging.Flagging(call).on_prompt(payload).note
+        assert "could not log" in flagging.Flagging(call).on_prompt(payload).warning
     workspace.close()
     assert place.entries() == ""
     assert "fleet learn c-" in flagging.Flagging(call).on_prompt(payload).context

@@ -36,6 +36,13 @@ def test_how_often_a_lesson_is_known_now_is_said_when_the_agent_states_it(place)
     assert _ran(place, "fleet show p-01", "p-0123456789abcdef seen 9 times: x") == ""
 
 
+def test_what_a_command_logged_is_named_though_it_printed_json(place):
+    json_ = _correct(place, "--json")
+    assert _ran(place, "fleet correct --json", json_) == f"fleet: seen 1 time: {LESSON}"
+    assert _ran(place, "fleet discover --json", '{"id":"d-0123456789abcdef","new":true}').endswith("cdef logged")
+    assert _ran(place, "fleet correct --json", '{"id": 1') == ""
+
+
 def test_one_call_that_is_reported_twice_is_told_once(place):
     twice = [_ran(place, "fleet correct", "p-0123456789abcdef seen 2 times: x", tool_use_id="t1") for _ in range(2)]
     assert twice == ["fleet: seen 2 times: x", ""]
@@ -136,6 +143,19 @@ def test_a_person_who_wants_no_line_gets_none(place):
         file.write("\n[hook]\nquiet = true\n")
     assert _line(place, "SessionStart", source="startup") == ""
     assert _line(place, "PreToolUse", tool_name="Bash", tool_input={"command": "sh deploy.sh"}) == ""
+
+
+def test_a_person_who_wants_no_line_is_warned_of_what_is_not_logged(place):
+    (place.folder / "fleet.toml").write_text("[hook]\nquiet = true\n")
+    prompt = "No, that's wrong, you should always use fd and never find"
+    assert _line(place, "UserPromptSubmit", prompt=prompt) == ""
+    log = place.folder / "agents/tank/corrections.md"
+    log.unlink()
+    log.mkdir()
+    assert _line(place, "UserPromptSubmit", prompt=prompt).startswith("fleet could not log what you said")
+    (place.folder / ".fleet/fired").rename(place.folder / ".fleet/was")
+    (place.folder / ".fleet/fired").write_text("")  # as on a read-only mount
+    assert _line(place, "SessionStart", source="startup").startswith("fleet cannot write in .fleet here")
 
 
 def test_the_agent_and_the_person_read_the_whole_prompt_and_not_its_question_alone(place):
