@@ -144,13 +144,14 @@ class Arrivals:
     def note(self, path: str, row: Line | None, part: Line, joined: Line, *, in_tree: bool) -> None:
         """Note what a line of a file changes in a row, which is ``joined`` with it."""
         owner = _owner(path)
+        is_ours = not in_tree and owner in self._mine  # the edition and others' shards may have come from anybody
         for writer in part.w:
             before = row.w.get(writer, NOTHING) if row is not None else NOTHING
             after = joined.w.get(writer, NOTHING)
             if after == before:
                 continue
             if writer in self._mine:
-                if in_tree:  # files here are ours to write
+                if not is_ours:
                     _extend(self._own, joined.id, writer, before, after)
                 continue
             if owner and owner not in (writer, *self._mine):
@@ -164,8 +165,10 @@ class Arrivals:
 
     def note_retraction(self, path: str, id_: str, writer: str, author: str, *, in_tree: bool) -> None:
         """Note the retraction of a discovery: a remove, under the id of the retraction."""
-        group = self._group(writer, _owner(path))
-        if in_tree if writer in self._mine else (group != writer or author != writer):  # files here are ours to write
+        owner = _owner(path)
+        group = self._group(writer, owner)
+        is_ours = not in_tree and owner in self._mine
+        if not is_ours if writer in self._mine else (group != writer or author != writer):
             _extend(self._edits[group], id_, writer, NOTHING, Column(rem={author: _RETRACTED}))
 
     def _has_reworded(self, row: Line, before: Column, after: Column) -> bool:

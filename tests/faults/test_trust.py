@@ -5,6 +5,7 @@ plumbing, and looks what a member's memory, guards, start and pages make of it.
 """
 
 import json
+import shutil
 import subprocess
 import time
 from contextlib import closing
@@ -352,6 +353,47 @@ def test_what_is_answered_about_our_own_column_holds_and_is_asked_no_more(bench,
     bench.sync("velma")
     bench.run("velma", "doctor", expect=None)
     assert bench.seen("velma")[LESSON] == seen
+
+
+def put_here(bench: Bench, path: str, *lines: bytes) -> None:
+    """Append lines to a file of velma's clan, as a live room or a pull of the project brings them."""
+    bench.by_hand(bench.clan("velma") / path, *lines)
+
+
+@pytest.mark.parametrize("path", [f"patterns.d/{MALLORY}.jsonl", "patterns.jsonl"])
+def test_a_part_of_our_own_column_in_a_file_here_that_others_write_is_asked_about(bench, path):
+    ids, mine = known(bench, 32), bench.replica("velma")
+    put_here(bench, path, record(LESSON, {mine: told(9, 5, first={"correct": POISON[0]})}))
+    put_here(bench, path, *(record("", {mine: {"rem": {TANK: STAMP}}}, each) for each in ids))
+    bench.run("velma", "sync", expect=3)
+    assert LESSON not in memory(bench)
+    assert len(texts(bench)) == 33
+    [asked] = waiting(bench)
+    assert (asked["kind"], asked["writer"], len(asked["lessons"])) == ("own", mine, 33)
+
+
+def test_many_retractions_in_our_name_in_anothers_file_here_are_asked_about(bench):
+    ids, mine = [each["id"] for each in discovered(bench, 30)], bench.replica("velma")
+    lines = [{"id": retraction_id(each), "retracts": each, "by": mine, "at": STAMP} for each in ids]
+    put_here(bench, f"discoveries.d/{MALLORY}.jsonl", *(json.dumps(each).encode() for each in lines))
+    bench.run("velma", "sync", expect=3)
+    assert bench.status("velma")["discoveries"] == 30
+
+
+def test_what_a_backup_brings_back_of_our_own_column_is_asked_about_nowhere(bench):
+    root = bench.folder / "velma"
+    bench.correct("velma", LESSON)
+    bench.sync("velma")
+    bench.run("velma", "compact")
+    assert bench.replica("velma").encode() not in bench.tree(f"patterns.d/{bench.replica('velma')}.jsonl")
+    bench.run("velma", "backup", "../b.tar.gz")
+    for folder in (".fleet", "agents", "clan-learnings"):
+        shutil.rmtree(root / folder)
+    bench.run("velma", "init", "--agent", "velma")
+    bench.correct("velma", "Something else since")
+    bench.run("velma", "restore-backup", "../b.tar.gz", "--yes")
+    assert waiting(bench) == []
+    assert bench.seen("velma")[LESSON] == 1
 
 
 def test_who_goes_on_counts_on_from_what_was_known_here(bench):
