@@ -450,6 +450,18 @@ def test_many_removes_at_once_are_left_out_and_asked_about(bench):
     assert len(texts(bench)) == 1
 
 
+def test_many_removes_in_several_messages_are_left_out_like_those_in_one_and_few_an_hour_count(bench):
+    ids = known(bench, 75)
+    for start_at in range(0, 60, 15):
+        put_here(bench, f"patterns.d/{MALLORY}.jsonl", *removes(ids[start_at : start_at + 15]))
+        bench.run("velma", "patterns" if start_at else "sync", expect=None)
+    assert len(texts(bench)) == 61, "what is beyond twenty stays"
+    assert [each["retires"] for each in waiting(bench)] == [45]
+    bench.now_ms = int(time.time() * 1000) + 2 * 3_600_000
+    put_here(bench, f"patterns.d/{MALLORY}.jsonl", *removes(ids[60:]))
+    assert len(texts(bench)) == 46
+
+
 def test_who_is_blocked_is_asked_about_no_more_until_that_ends(bench):
     push(bench, *removes(known(bench, 32)))
     bench.run("velma", "sync", expect=3)
