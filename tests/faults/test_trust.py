@@ -275,6 +275,38 @@ def test_with_auto_independent_evidence_is_enough_and_one_who_pushes_for_fifty_i
     assert not any(said in memory(bench) for said in POISON)
 
 
+def push_as(bench: Bench, agent: str, text: str) -> None:
+    """Push a lesson in an agent's own file, as a commit author of its own."""
+    writer, where = f"{agent}.00000001", f"{agent}-clone"
+    shutil.rmtree(bench.folder / where, ignore_errors=True)
+    bench.git("clone", "-q", "-b", "fleet", str(bench.remote), where)
+    bench.by_hand(bench.folder / where / f"patterns.d/{writer}.jsonl", record(text, {writer: told(3, 3)}))
+    bench.git("add", ".", where=where)
+    bench.git("-c", f"user.name={agent}", "-c", f"user.email={agent}@example.org", "commit", "-qm", "x", where=where)
+    bench.git("push", "-q", "origin", "fleet", where=where)
+
+
+def test_with_auto_who_drops_lines_of_others_that_an_edition_covers_pushed_nothing_in_their_files(bench):
+    configure(bench, 'others = "suggest"', 'others = "auto"')
+    for text in (LESSON, "Read the log before you retry"):
+        for agent in ("tank", "slash", "mouse"):
+            push_as(bench, agent, text)
+        bench.sync("velma")
+        assert text in memory(bench)
+        bench.correct("velma", f"Something of her own, since {text}")
+        bench.sync("velma")
+        assert not [each for each in bench.tree("patterns.d/") if "tank" in each], "her push dropped what it covers"
+
+
+def test_with_auto_what_one_may_have_pushed_for_many_is_proposed(bench):
+    configure(bench, 'others = "suggest"', 'others = "auto"')
+    push(bench, record(LESSON, {f"agent{n}.{n:08x}": told(9, 9) for n in range(50)}))
+    bench.sync("velma")
+    assert LESSON not in memory(bench)
+    [waits] = bench.status("velma")["memory"]["waiting"]
+    assert (waits["id"], "may all be one who pushes" in waits["why"]) == (pattern_id(LESSON), True)
+
+
 def test_a_guard_says_what_was_decided_whatever_others_make_of_the_lesson(bench):
     each = bench.correct("velma", "Never `git push --force` to main")
     bench.run("velma", "edit", each, "--set", "trigger=Bash:git push*")
