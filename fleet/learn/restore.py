@@ -218,18 +218,25 @@ class _Restore:
     def _join_lines(self, kind: Kind, path: str, data: bytes, agent: str = "") -> None:
         """Append the lines that nothing here covers: of an agent's private file, or of the clan's without one."""
         target, read = self._workspace.root / path, LineReader()
+        mine = frozenset[str]() if agent else self._workspace.mine()
         raw_lines = set(self._workspace.files.read(target).replace(b"\r\n", b"\n").split(b"\n"))
         entries = read.entries(kind, [data], f"backup: {path}")
-        missing = [raw for raw, entry in entries if raw not in raw_lines and not self._covers(entry, agent)]
+        missing, ours = list[bytes](), list[bytes]()
+        for raw, entry in entries:
+            if raw not in raw_lines and not self._covers(entry, agent):
+                (missing if mine.isdisjoint(_writers(entry)) else ours).append(raw)
         # Lines of fleet 0.1 come back as they are: `fleet upgrade` reads them.
         old = [each.raw for each in read.refused if is_version_1(each.raw)] if kind is PATTERNS else []
         missing += [raw for raw in old if raw not in raw_lines]
         if old:
             self._workspace.warn("lines of fleet 0.1 came back: run `fleet upgrade`, which converts them")
         self._done.refused += [each for each in read.refused if each.raw not in old]
-        self._done.lines += len(missing)
-        if missing:
-            self._workspace.files.append(target, b"".join(raw + b"\n" for raw in missing))
+        self._done.lines += len(missing) + len(ours)
+        # In a file that others write, a person would be asked about what bears a name of ours.
+        own = self._workspace.clan / kind.shard(min(mine, default=""))
+        for file, raws in ((target, missing), (own, ours)):
+            if raws:
+                self._workspace.files.append(file, b"".join(raw + b"\n" for raw in raws))
 
     def _covers(self, entry: Entry, agent: str) -> bool:
         """Return whether the clan's lines here, or the agent's own, cover this one; from now on its record does."""
@@ -283,6 +290,10 @@ class _Restore:
         if not list(target.parent.glob(f"{glob.escape(target.name)}.restored-*-{mark}")):
             workspace.files.replace(beside, data)
             self._done.beside.append(str(beside.relative_to(workspace.root)))
+
+
+def _writers(entry: Entry) -> Iterable[str]:
+    return entry.by_writer() if isinstance(entry, Line) else [entry.by] if isinstance(entry, Discovery) else []
 
 
 def _join_replicas(workspace: Workspace, data: bytes) -> None:

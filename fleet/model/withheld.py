@@ -7,9 +7,9 @@ A person is asked about two kinds of parts. They are detected where rows are joi
 
 - Parts of a column of this folder that this machine never wrote.
 - Removes, edits and rewordings of others' lessons, and retractions of their discoveries, if one writer brings more than
-  ``limits.BULK_MIN`` or a tenth of the known lessons at once. New lessons are never withheld for their number. Writers
-  unknown until now count together as one writer, and so do those whose columns came in one other writer's file: their
-  changes concern others, whatever their name.
+  ``limits.BULK_MIN`` or a tenth of the known lessons at once, or within an hour. New lessons are never withheld for
+  their number. Writers unknown until now count together as one writer, and so do those whose columns came in one other
+  writer's file: their changes concern others, whatever their name.
 
 A purge mark takes words out of the join itself and cannot be withheld: where one writer purges as many, it is told.
 """
@@ -21,6 +21,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from crdt import clock
+from crdt.clock import Stamp
 from fleet.model import limits, names
 from fleet.model.line import NOTHING, BadLineError, Column, Line, decode, encode, is_larger
 from fleet.model.names import FIELDS
@@ -29,6 +31,7 @@ OWN, BULK = "own", "bulk"
 """Kinds of withheld parts: of a column of ours, never written here; many removes or edits at once."""
 NEWCOMERS = "newcomers"
 """Group of the writers of whom nothing was known here before."""
+_COUNTED_MS = 3_600_000
 _RETRACTED = "~"  # a remove later than any stamp
 _WORDS = frozenset(field.name for field in FIELDS if "asked" in field.uses)
 
@@ -144,13 +147,14 @@ class Arrivals:
     def note(self, path: str, row: Line | None, part: Line, joined: Line, *, in_tree: bool) -> None:
         """Note what a line of a file changes in a row, which is ``joined`` with it."""
         owner = _owner(path)
+        is_ours = not in_tree and owner in self._mine  # the edition and others' shards may have come from anybody
         for writer in part.w:
             before = row.w.get(writer, NOTHING) if row is not None else NOTHING
             after = joined.w.get(writer, NOTHING)
             if after == before:
                 continue
             if writer in self._mine:
-                if in_tree:  # files here are ours to write
+                if not is_ours:
                     _extend(self._own, joined.id, writer, before, after)
                 continue
             if owner and owner not in (writer, *self._mine):
@@ -164,8 +168,10 @@ class Arrivals:
 
     def note_retraction(self, path: str, id_: str, writer: str, author: str, *, in_tree: bool) -> None:
         """Note the retraction of a discovery: a remove, under the id of the retraction."""
-        group = self._group(writer, _owner(path))
-        if in_tree if writer in self._mine else (group != writer or author != writer):  # files here are ours to write
+        owner = _owner(path)
+        group = self._group(writer, owner)
+        is_ours = not in_tree and owner in self._mine
+        if not is_ours if writer in self._mine else (group != writer or author != writer):
             _extend(self._edits[group], id_, writer, NOTHING, Column(rem={author: _RETRACTED}))
 
     def _has_reworded(self, row: Line, before: Column, after: Column) -> bool:
@@ -185,11 +191,21 @@ class Arrivals:
             return owner
         return writer if writer in self._writers else NEWCOMERS
 
-    def held(self, lessons: Callable[[], int]) -> list[Held]:
-        """Return the parts that a person is asked about; ``lessons`` returns the number of lessons before."""
+    def held(self, lessons: Callable[[], int], counted: dict[str, tuple[Stamp, list[str]]], now: Stamp) -> list[Held]:
+        """Return the parts that a person is asked about.
+
+        ``lessons``: returns the number of lessons before.
+        ``counted``: by group a time, and the ids whose edits have counted since. It gets those that count now.
+        """
         parts = [self._held(OWN, writer, id_, writer, change) for (id_, writer), change in self._own.items()]
         for group, changes in self._edits.items():
-            if _is_bulk(len({id_ for id_, _ in changes}), lessons):
+            since, ids = counted.get(group, (now, []))
+            if not since <= now <= clock.shifted(since, _COUNTED_MS):
+                since, ids = now, []
+            ids = sorted({*ids, *(id_ for id_, _ in changes)})
+            if not _is_bulk(len(ids), lessons):
+                counted[group] = since, ids
+            else:
                 parts += [self._held(BULK, group, id_, writer, change) for (id_, writer), change in changes.items()]
         return [part for part in parts if not _is_nothing(part.part)]
 

@@ -249,7 +249,12 @@ class Promotions:
         if self._settings.mode == "off":
             return plan
         weighed = Evidence(agent, self._settings, witness)
-        for candidate in weighed.due(by_id.values(), known):
+        due_now = weighed.due(by_id.values(), known)
+        enough = {each.id for each in due_now}
+        if self._settings.others == "auto":  # what is not enough by itself is proposed, like anything with "suggest"
+            proposed = Evidence(agent, self._settings).due(by_id.values(), known)
+            due_now += [each for each in proposed if each.id not in enough]
+        for candidate in due_now:
             wordings = lessons.wordings(candidate.id)
             due = (
                 candidate._replace(evidence=f"{candidate.evidence} in {len(wordings)} wordings")
@@ -263,7 +268,7 @@ class Promotions:
             doubt = weighed.doubt(words, lessons.records(due.id))
             if not doubt and len(wordings) > 1:
                 doubt = weighed.doubt_of_wording(words)
-            larger, why = plan.memory, self._obstacle(memory, doubt, due)
+            larger, why = plan.memory, self._obstacle(memory, doubt, due, is_enough=due.id in enough)
             if not why:
                 right = next(filter(None, (rights().get(part) for part in kin)), "")
                 larger = plan.memory.with_lesson(self._row(by_id[due.id], right, due), agent)
@@ -281,7 +286,7 @@ class Promotions:
         evidence = due.evidence if author in ("", self._writer.agent) else f"{author}: {due.evidence}"
         return Memory.row(pattern.text, right, evidence, due.id)
 
-    def _obstacle(self, memory: Memory, doubt: str, due: Due) -> str:
+    def _obstacle(self, memory: Memory, doubt: str, due: Due, *, is_enough: bool) -> str:
         """Return why a lesson cannot enter by itself, and what to do; "" where it can, if there is room."""
         yes = f"`fleet promote {due.id}` takes it in"
         if memory.trouble:
@@ -290,6 +295,8 @@ class Promotions:
             return f"{doubt}; {yes} as it reads now"
         if self._settings.mode == "suggest":
             return yes
+        if due.reason == CLAN and not is_enough:
+            return f"others say so, and they may all be one who pushes; {yes}"
         if due.reason != CLAN or self._witnesses.are_enough:
             return ""
         if self._settings.others == "suggest":

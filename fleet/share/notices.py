@@ -14,7 +14,7 @@ from shutil import which
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from fleet.model.errors import FleetError
+from fleet.model.errors import FleetError, UsageError
 from fleet.store import consent
 from fleet.store.workspace import Workspace
 from fleet.text.screening import for_terminal, one_line, redact, screen
@@ -62,9 +62,15 @@ class Notices:
                 )
 
     def unagreed(self) -> str:
-        """Return the host of the configured webhook if nobody on this machine agreed to it; "" otherwise."""
-        is_open = self._url and not self._workspace.state.agrees(consent.WEBHOOK, self._url)
-        return urlsplit(self._url).hostname or self._url[:40] if is_open else ""
+        """Return the host of the configured webhook if nobody on this machine agreed to it; "" otherwise.
+
+        Of a value that is no address it is the setting or variable with it: a file may name a variable with any secret.
+        """
+        if not self._url or self._workspace.state.agrees(consent.WEBHOOK, self._url):
+            return ""
+        with suppress(UsageError):
+            return urlsplit(consent.Endpoint(self._url).check()).hostname or ""
+        return "[notify] webhook" if self._settings.webhook else self._settings.webhook_env
 
     def agree(self) -> None:
         """Note a person's yes to the configured webhook, in place of any other.
@@ -72,7 +78,13 @@ class Notices:
         Raises:
             UsageError: the address is not allowed.
         """
-        url = consent.Endpoint(self._url).check()
+        try:
+            url = consent.Endpoint(self._url).check()
+        except UsageError:
+            if self._settings.webhook:
+                raise
+            text = f"what {self._settings.webhook_env} holds is no address that lessons may go to. Nothing was sent"
+            raise UsageError(text) from None
         self._workspace.state.agree(consent.WEBHOOK, url, self._workspace.wall(), alone=True)
 
     def _log(self, notice: Notice) -> None:

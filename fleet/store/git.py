@@ -447,7 +447,10 @@ class Bare:
         return newest
 
     def pushers(self, commit: str, folder: str, since: str = "") -> dict[str, set[str]] | None:
-        """Return the addresses of those who committed to each file of a folder; None where ``since`` is no ancestor.
+        """Return the addresses of those who added lines to each file of a folder; None where ``since`` is no ancestor.
+
+        Who pushes drops lines from everybody's files that the edition covers. Where it takes too long to tell that from
+        added ones, all who changed a file are returned.
 
         An address is the author's, or the machine's, which stands in a trailer of commits that bear a person's name.
 
@@ -455,8 +458,16 @@ class Bare:
         """
         shown = f"--format=%x01%m%H%x01%ae%x01%(trailers:key={_MACHINE},valueonly,separator=%x01)"
         commits = ["--boundary", commit, f"^{since}"] if since else [commit]
-        command = ("log", f"--max-count={_HISTORY_MAX}", "--no-renames", "--name-only", shown, *commits, "--")
-        rows = self._output(*command, until=time.monotonic() + _HISTORY_S)
+        every = ("--full-history", "--sparse")  # else git leaves out commits beyond the folder, and where they go on
+
+        def log(kind: str) -> bytes:
+            command = ("log", f"--max-count={_HISTORY_MAX}", "--no-renames", "--text", kind, *every, shown, *commits)
+            return self._output(*command, "--", folder, until=time.monotonic() + _HISTORY_S)
+
+        try:
+            rows = log("--numstat")
+        except GitFailed:
+            rows = log("--name-only")
         pushers_of: dict[str, set[str]] = {}
         addresses, is_ancestor = set[str](), not since
         for row in rows.decode("utf-8", "backslashreplace").split("\n"):
@@ -466,8 +477,10 @@ class Bare:
                 is_ancestor = is_ancestor or mark == f"-{since}"
                 machines = (f"{word}@localhost" for word in words if _WORD.fullmatch(word))
                 addresses = set() if is_bound else {email, *machines}
-            elif addresses and row.startswith(f"{folder}/"):
-                pushers_of.setdefault(row, set()).update(addresses)
+                continue
+            counts, _, path = row.rpartition("\t")
+            if addresses and path.startswith(f"{folder}/") and not counts.startswith("0\t"):
+                pushers_of.setdefault(path, set()).update(addresses)
         return pushers_of if is_ancestor else None
 
     # --- trees and blobs --------------------------------------------------------------------------------------------

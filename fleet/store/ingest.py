@@ -7,6 +7,7 @@ on to another tree and brings the files here in step with it. The rules (docs/ad
 - What the tree does not cover stands in a line file before the transaction that records it.
 """
 
+import json
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -389,7 +390,10 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             def lessons() -> int:
                 return int(rows.connection.execute(query).fetchone()[0])
 
-            parts, purged = rows.arrivals.held(lessons), rows.arrivals.purged(lessons)
+            # In a live room many messages, and syncs between them, may bring what one message does.
+            counted = json.loads(get_meta(rows.connection, "edited") or "{}")
+            parts, purged = rows.arrivals.held(lessons, counted, self.policy().cut), rows.arrivals.purged(lessons)
+            set_meta(rows.connection, "edited", json.dumps(counted))
             if parts or purged or rows.arrivals.brought:
                 rows.follow(self.withhold(parts, rows.arrivals.brought, purged))
         rows.is_watched, rows.arrivals = False, None

@@ -62,6 +62,15 @@ def configure(stage, **settings: object) -> None:
     path.write_text(f"{head}[notify]\n{rows}")
 
 
+def test_a_variable_with_another_secret_is_named_as_the_webhook_and_never_its_value(w):
+    configure(w, webhook_env="FLEET_LIVE_TOKEN")
+    token = "5f3a9c0e71d24b86a0c9e2f4d7b1835c60e9a2d4f8b7c1e5"
+    for words in (["init"], ["doctor"], ["doctor", "--json"], ["init", "--yes"]):
+        done = w.run("w", *words, expect=None, FLEET_LIVE_TOKEN=token)
+        assert "FLEET_LIVE_TOKEN" in done.stdout + done.stderr, words
+        assert token[:8] not in done.stdout + done.stderr, words
+
+
 # --- the list -------------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ plumbing, and looks what a member's memory, guards, start and pages make of it.
 """
 
 import json
+import shutil
 import subprocess
 import time
 from contextlib import closing
@@ -274,6 +275,38 @@ def test_with_auto_independent_evidence_is_enough_and_one_who_pushes_for_fifty_i
     assert not any(said in memory(bench) for said in POISON)
 
 
+def push_as(bench: Bench, agent: str, text: str) -> None:
+    """Push a lesson in an agent's own file, as a commit author of its own."""
+    writer, where = f"{agent}.00000001", f"{agent}-clone"
+    shutil.rmtree(bench.folder / where, ignore_errors=True)
+    bench.git("clone", "-q", "-b", "fleet", str(bench.remote), where)
+    bench.by_hand(bench.folder / where / f"patterns.d/{writer}.jsonl", record(text, {writer: told(3, 3)}))
+    bench.git("add", ".", where=where)
+    bench.git("-c", f"user.name={agent}", "-c", f"user.email={agent}@example.org", "commit", "-qm", "x", where=where)
+    bench.git("push", "-q", "origin", "fleet", where=where)
+
+
+def test_with_auto_who_drops_lines_of_others_that_an_edition_covers_pushed_nothing_in_their_files(bench):
+    configure(bench, 'others = "suggest"', 'others = "auto"')
+    for text in (LESSON, "Read the log before you retry"):
+        for agent in ("tank", "slash", "mouse"):
+            push_as(bench, agent, text)
+        bench.sync("velma")
+        assert text in memory(bench)
+        bench.correct("velma", f"Something of her own, since {text}")
+        bench.sync("velma")
+        assert not [each for each in bench.tree("patterns.d/") if "tank" in each], "her push dropped what it covers"
+
+
+def test_with_auto_what_one_may_have_pushed_for_many_is_proposed(bench):
+    configure(bench, 'others = "suggest"', 'others = "auto"')
+    push(bench, record(LESSON, {f"agent{n}.{n:08x}": told(9, 9) for n in range(50)}))
+    bench.sync("velma")
+    assert LESSON not in memory(bench)
+    [waits] = bench.status("velma")["memory"]["waiting"]
+    assert (waits["id"], "may all be one who pushes" in waits["why"]) == (pattern_id(LESSON), True)
+
+
 def test_a_guard_says_what_was_decided_whatever_others_make_of_the_lesson(bench):
     each = bench.correct("velma", "Never `git push --force` to main")
     bench.run("velma", "edit", each, "--set", "trigger=Bash:git push*")
@@ -354,6 +387,47 @@ def test_what_is_answered_about_our_own_column_holds_and_is_asked_no_more(bench,
     assert bench.seen("velma")[LESSON] == seen
 
 
+def put_here(bench: Bench, path: str, *lines: bytes) -> None:
+    """Append lines to a file of velma's clan, as a live room or a pull of the project brings them."""
+    bench.by_hand(bench.clan("velma") / path, *lines)
+
+
+@pytest.mark.parametrize("path", [f"patterns.d/{MALLORY}.jsonl", "patterns.jsonl"])
+def test_a_part_of_our_own_column_in_a_file_here_that_others_write_is_asked_about(bench, path):
+    ids, mine = known(bench, 32), bench.replica("velma")
+    put_here(bench, path, record(LESSON, {mine: told(9, 5, first={"correct": POISON[0]})}))
+    put_here(bench, path, *(record("", {mine: {"rem": {TANK: STAMP}}}, each) for each in ids))
+    bench.run("velma", "sync", expect=3)
+    assert LESSON not in memory(bench)
+    assert len(texts(bench)) == 33
+    [asked] = waiting(bench)
+    assert (asked["kind"], asked["writer"], len(asked["lessons"])) == ("own", mine, 33)
+
+
+def test_many_retractions_in_our_name_in_anothers_file_here_are_asked_about(bench):
+    ids, mine = [each["id"] for each in discovered(bench, 30)], bench.replica("velma")
+    lines = [{"id": retraction_id(each), "retracts": each, "by": mine, "at": STAMP} for each in ids]
+    put_here(bench, f"discoveries.d/{MALLORY}.jsonl", *(json.dumps(each).encode() for each in lines))
+    bench.run("velma", "sync", expect=3)
+    assert bench.status("velma")["discoveries"] == 30
+
+
+def test_what_a_backup_brings_back_of_our_own_column_is_asked_about_nowhere(bench):
+    root = bench.folder / "velma"
+    bench.correct("velma", LESSON)
+    bench.sync("velma")
+    bench.run("velma", "compact")
+    assert bench.replica("velma").encode() not in bench.tree(f"patterns.d/{bench.replica('velma')}.jsonl")
+    bench.run("velma", "backup", "../b.tar.gz")
+    for folder in (".fleet", "agents", "clan-learnings"):
+        shutil.rmtree(root / folder)
+    bench.run("velma", "init", "--agent", "velma")
+    bench.correct("velma", "Something else since")
+    bench.run("velma", "restore-backup", "../b.tar.gz", "--yes")
+    assert waiting(bench) == []
+    assert bench.seen("velma")[LESSON] == 1
+
+
 def test_who_goes_on_counts_on_from_what_was_known_here(bench):
     forge_own(bench)
     bench.run("velma", "sync", expect=3)
@@ -373,6 +447,20 @@ def test_what_is_left_out_stays_out_of_a_database_that_is_made_anew(bench):
     bench.run("velma", "review", "--answer", f"{asked['pair']}=leave")
     bench.run("velma", "review", "--answer", f"{asked['pair']}=ask")
     assert waiting(bench) == [asked]
+
+
+def test_a_certain_secret_that_a_live_room_brings_is_purged_by_who_syncs_first(bench):
+    secret = "gh" + "p_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
+    put_here(bench, f"patterns.d/{MALLORY}.jsonl", record(LESSON, {MALLORY: told(first={"correct": secret})}))
+    told_there = bench.run("velma", "sync", expect=None).stderr
+    assert "came with a secret as it stands" in told_there
+    assert secret not in told_there
+    assert bench.status("velma")["withheld"] == []
+    assert not [path for path, data in bench.tree().items() if secret.encode() in data]
+    files = [each for each in bench.clan("velma").rglob("*") if each.is_file()]
+    assert not [each for each in files if secret.encode() in each.read_bytes()]
+    assert LESSON in texts(bench)
+    bench.sync("velma")
 
 
 # --- bulk -------------------------------------------------------------------------------------------------------------
@@ -408,13 +496,28 @@ def test_many_removes_at_once_are_left_out_and_asked_about(bench):
     assert len(texts(bench)) == 1
 
 
+def test_many_removes_in_several_messages_are_left_out_like_those_in_one_and_few_an_hour_count(bench):
+    ids = known(bench, 75)
+    for start_at in range(0, 60, 15):
+        put_here(bench, f"patterns.d/{MALLORY}.jsonl", *removes(ids[start_at : start_at + 15]))
+        bench.run("velma", "patterns" if start_at else "sync", expect=None)
+    assert len(texts(bench)) == 61, "what is beyond twenty stays"
+    assert [each["retires"] for each in waiting(bench)] == [45]
+    bench.now_ms = int(time.time() * 1000) + 2 * 3_600_000
+    put_here(bench, f"patterns.d/{MALLORY}.jsonl", *removes(ids[60:]))
+    assert len(texts(bench)) == 46
+
+
 def test_who_is_blocked_is_asked_about_no_more_until_that_ends(bench):
     push(bench, *removes(known(bench, 32)))
     bench.run("velma", "sync", expect=3)
     bench.run("velma", "block", MALLORY)
     assert waiting(bench) == []
     assert json.loads(bench.run("velma", "inbox", "--json").stdout)["waiting"] == []
+    assert "left out" not in bench.run("velma", "sync").stderr, "a question that nobody shows"
+    assert "would retire" not in start(bench)
     bench.run("velma", "unblock", MALLORY)
+    bench.run("velma", "sync", expect=3)
     assert [each["retires"] for each in waiting(bench)] == [32]
 
 
@@ -864,6 +967,19 @@ def test_a_block_since_a_time_keeps_what_the_branch_held_then(bench):
     bench.run("velma", "block", MALLORY)
     assert "Said in good days" not in texts(bench)
     bench.run("velma", "block", MALLORY, "--since", "whenever", expect=2)
+
+
+@pytest.mark.parametrize("since", [["--since", "2027-01-01"], []], ids=["since", "all"])
+def test_a_block_in_place_of_an_earlier_one_counts_and_retires_like_a_first_one(bench, since):
+    push(bench, record(POISON[0], {MALLORY: told()}), record(LESSON, {MALLORY: told(), TANK: told()}))
+    bench.sync("velma")
+    first = json.loads(bench.run("velma", "block", MALLORY, "--retire", "--dry-run", "--json").stdout)
+    bench.run("velma", "block", MALLORY, *since)
+    dry = json.loads(bench.run("velma", "block", MALLORY, "--retire", "--dry-run", "--json").stdout)
+    assert dry["retired"] == first["retired"] == [pattern_id(POISON[0])]
+    assert dry["lessons"] == (first["lessons"] if since else [])
+    done = json.loads(bench.run("velma", "block", MALLORY, "--retire", "--json").stdout)
+    assert {**done, "dry_run": True} == dry
 
 
 def test_with_retire_the_whole_clan_is_rid_of_what_that_writer_alone_had_said(bench):
