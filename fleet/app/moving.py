@@ -179,8 +179,8 @@ def accept(workspace: Workspace, agent: str, offer: _Proposals, choice: str) -> 
     for each in chosen:
         trigger = mentions.trigger("", each.text, step=each.trigger) if each.trigger else ""
         source = f"past session, {each.kind} {each.id}"
-        right = each.quote if each.kind == "memory" else each.text
-        entry = Correction(each.wrong, right, each.text, source=source, trigger=trigger)
+        # A right way would be shared, and the table shows none: what a person was not shown stays here.
+        entry = Correction(each.wrong, "", each.text, source=source, trigger=trigger)
         corrections.append((entry, each.session))
     return list(zip(chosen, learning.correct_all(workspace, agent, corrections), strict=True))
 

@@ -236,7 +236,8 @@ class Writing:
         if why := self._support.of(lesson) or self._retired_before(text):
             source = f"a reflection on session {self._session.id[:60]}, approved by a person"
             body = {"pattern": text, "wrong": lesson.wrong, "right": lesson.right, "source": source}
-            return self._candidate(text, text, body, filter(None, [lesson.quote[:400], why]), weight=1.0)
+            added = f"{text}\n+ right: {lesson.right}" if lesson.right else text  # a yes shares both
+            return self._candidate(text, added, body, filter(None, [lesson.quote[:400], why]), weight=1.0)
         entry, is_stated = _flagged(lesson, entries)
         if is_stated:
             return ": the agent stated that lesson itself"
@@ -300,7 +301,7 @@ class Writing:
     def _log_lesson(self, planned: _PlannedLesson) -> LogResult:
         workspace, lesson = self._workspace, planned.lesson
         # A known lesson keeps its own words: this session only says that it was met again.
-        right = "" if planned.same or normalise(lesson.right) == normalise(lesson.text) else lesson.right
+        right = "" if planned.same else lesson.right
         if planned.is_logged:
             return self._lesson_logged_before(planned)
         log = corrections.Corrections(workspace, self._agent)

@@ -27,6 +27,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from crdt import clock
+from fleet.model.names import normalise
 from fleet.store import consent, process
 from fleet.store.config import BANNED, Reflect
 from fleet.text import dates
@@ -211,7 +212,9 @@ def _lessons(value: Any) -> Iterator[Lesson]:
         fields = entry if isinstance(entry, dict) else {"text": entry}  # a model's short form
         given = {name: fields.get(name) for name in ("text", "wrong", "right", "quote")}
         texts = {name: _clean(text) for name, text in given.items() if isinstance(text, str)}
-        if texts.get("text"):
+        if text := texts.get("text"):
+            if normalise(texts.get("right", "")) == normalise(text):  # a start would have the rule twice
+                texts.pop("right", None)
             by, line = fields.get("by"), fields.get("line")
             said_by: _By = PERSON if by == PERSON else FAILURE if by == FAILURE else ""
             yield Lesson(**texts, by=said_by, line=line if type(line) is int and 0 < line < 10**9 else 0)

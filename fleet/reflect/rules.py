@@ -112,7 +112,7 @@ class Proposal(NamedTuple):
     def as_lesson(self) -> Lesson:
         """Return the lesson of a reflection."""
         by = FAILURE if self.kind in ("failure", "missing") else PERSON
-        return Lesson(text=self.text, wrong=self.wrong, right=self.text, quote=self.quote, by=by, line=self.line)
+        return Lesson(text=self.text, wrong=self.wrong, quote=self.quote, by=by, line=self.line)
 
     @staticmethod
     def id_of(session: str, kind: str, text: str) -> str:

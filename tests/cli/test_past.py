@@ -181,24 +181,18 @@ RULE = "Always deploy the database migration before the api, and wait for its he
 
 
 @pytest.mark.parametrize(
-    ("description", "body", "text", "right", "wrong"),
+    ("description", "body", "text", "wrong"),
     [
-        ("deploy db first", f"{RULE}\n\n**Why:** the api\nfell over twice.\n", RULE, RULE, "the api fell over twice."),
-        ("deploy db first", f"# Deploy order\n\n{RULE}\n", RULE, RULE, "feedback: deploy order"),
-        (
-            "Deploy the database before the api",
-            RULE,
-            "Deploy the database before the api",
-            RULE,
-            "feedback: deploy order",
-        ),
-        ("\u5148\u90e8\u7f72", RULE, "\u5148\u90e8\u7f72", RULE, "feedback: deploy order"),
-        ("", RULE, RULE, RULE, "feedback: deploy order"),
-        ("d", "", None, "", ""),
+        ("deploy db first", f"{RULE}\n\n**Why:** the api\nfell over twice.\n", RULE, "the api fell over twice."),
+        ("deploy db first", f"# Deploy order\n\n{RULE}\n", RULE, "feedback: deploy order"),
+        ("Deploy the database before the api", RULE, "Deploy the database before the api", "feedback: deploy order"),
+        ("\u5148\u90e8\u7f72", RULE, "\u5148\u90e8\u7f72", "feedback: deploy order"),
+        ("", RULE, RULE, "feedback: deploy order"),
+        ("d", "", None, ""),
     ],
 )
-def test_the_rule_of_a_feedback_file_is_found_and_no_word_of_it_is_lost(
-    stage, velma, kept, description, body, text, right, wrong
+def test_the_rule_of_a_feedback_file_is_found_and_nothing_is_logged_that_the_table_does_not_show(
+    stage, velma, kept, description, body, text, wrong
 ):
     (kept / "memory").mkdir()
     page = f"---\nname: deploy order\ndescription: {description}\ntype: feedback\n---\n\n{body}"
@@ -210,7 +204,8 @@ def test_the_rule_of_a_feedback_file_is_found_and_no_word_of_it_is_lost(
     if text:
         proposed(stage, velma, "--accept", found[0]["id"])
         log = (stage.folder / velma / "agents" / velma / "corrections.md").read_text()
-        assert f"**What I got wrong:** {wrong}\n**Correct approach:** {right}\n" in log
+        assert f"**What I got wrong:** {wrong}\n**Correct approach:**\n" in log
+        assert (RULE in stage.run(velma, "sync", "--dry-run", "--json").stdout) == (text == RULE)
 
 
 @pytest.mark.parametrize(("answer", "logged"), [("2", 1), ("all", 2), ("", 0)])

@@ -220,6 +220,18 @@ def test_by_hand_the_lessons_of_an_undone_reflection_wait_and_a_yes_brings_them_
     assert all(text in known for text in texts)
 
 
+def test_a_lesson_that_waits_is_shown_with_its_right_way_unless_that_repeats_it(w, talk, tmp_path):
+    rule, way = "Publish with the script", "run publish.sh on the host of Contoso"
+    lessons = [{"text": rule, "right": way}, {"text": "Never publish by hand", "right": "never publish by hand!"}]
+    scripted(w, tmp_path, answer(lessons=lessons))
+    session_end.reflect(w, "velma", talk.path)
+    shown = [each.item.diff for each in deciding.listing(w).entries]
+    assert shown == [f"+ {rule}\n+ right: {way}", "+ Never publish by hand"]
+    for each in deciding.listing(w).entries:
+        deciding.approve(w, "velma", each.item.id)
+    assert {each.text: each.correct for each in w.patterns.lessons()} == {rule: way, "Never publish by hand": ""}
+
+
 def test_what_a_person_wrote_since_stays_when_a_run_is_undone(w, talk, tmp_path):
     scripted(w, tmp_path, answer(memory_notes=["never force-push to a shared branch"]))
     done = session_end.reflect(w, "velma", talk.path)
