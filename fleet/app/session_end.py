@@ -99,7 +99,7 @@ class Choice:
 
     Attributes:
         settings: ``[reflect]``, overridden by the environment.
-        named: the reflector that ``fleet.toml`` names, else the host's model that a person here said yes to.
+        named: the reflector of ``fleet.toml`` that a person here agreed to, else what one chose here, else the former.
         trouble: limits of the environment that nobody can read, so that no model is asked; "" for none.
     """
 
@@ -109,8 +109,9 @@ class Choice:
         self.settings = configured.in_environment(os.environ)
         self.trouble = self.settings.unread_limits(os.environ)
         self.named: str = configured.reflector
-        if self.named == RULES and chosen in reflection.CLIENTS:
+        if chosen in (*reflection.CLIENTS, RULES) and not self._is_agreed(self.named):
             self.named = chosen
+        self._offered = self.named if configured.reflector == RULES else configured.reflector
 
     @property
     def is_open(self) -> bool:
@@ -118,22 +119,29 @@ class Choice:
         return self.settings.reflector == RULES and not self._workspace.state.get(_HOST_CHOICE)
 
     def choose(self, reflector: str) -> None:
-        """Note a person's choice of a host's own model, for this machine; ``rules`` takes it back."""
+        """Note a person's choice for this machine, a host's own model or the rules; a yes to another holds no more."""
         if reflector not in (*reflection.CLIENTS, RULES):
             raise UsageError(f"{reflector[:40]!r} is no host's model: {', '.join(reflection.CLIENTS)}, or {RULES}")
-        self._workspace.state.put(**{_HOST_CHOICE: reflector})
+        self.named = self._offered = reflector
+        state = self._workspace.state
+        state.put(**{_HOST_CHOICE: reflector})
+        for each in state.agreed(consent.REFLECT):
+            if not each.startswith("honcho "):
+                state.disagree(consent.REFLECT, each)
         if reflector != RULES:
-            self._workspace.state.agree(consent.REFLECT, self._consented(reflector), self._workspace.wall())
+            state.agree(consent.REFLECT, self._consented(reflector), self._workspace.wall())
 
     def unagreed(self) -> str:
         """Return the named reflector, as it is shown, if nobody on this machine agreed to it; "" otherwise."""
-        consented = self._consented(self.named)
-        return "" if self.named == RULES or self._workspace.state.agrees(consent.REFLECT, consented) else consented
+        return "" if self.named == RULES or self._is_agreed(self.named) else self._consented(self.named)
+
+    def _is_agreed(self, reflector: str) -> bool:
+        return self._workspace.state.agrees(consent.REFLECT, self._consented(reflector))
 
     def agree(self) -> list[str]:
-        """Note a person's yes to the named reflector, and to Honcho if it is named; return what is new."""
+        """Note a person's yes to the reflector of ``fleet.toml`` or just chosen, and to Honcho; return what is new."""
         state, honcho = self._workspace.state, honcho_consented(self._workspace)
-        named = [self._consented(self.named)] * (self.named != RULES) + [honcho] * bool(self.settings.honcho)
+        named = [self._consented(self._offered)] * (self._offered != RULES) + [honcho] * bool(self.settings.honcho)
         new = [each for each in named if not state.agrees(consent.REFLECT, each)]
         for each in new:
             state.agree(consent.REFLECT, each, self._workspace.wall())

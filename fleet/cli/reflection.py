@@ -97,13 +97,14 @@ def _close(workspace: Workspace, agent: str, session: str, reflection: Reflectio
 
 
 def _choose(workspace: Workspace, use: str, *, agrees: bool) -> None:
+    choice = session_end.Choice(workspace)
     if use:
-        session_end.Choice(workspace).choose(use)
-        limits = session_end.Choice(workspace).settings
+        choice.choose(use)
+        limits = choice.settings
         costs = f", for at most ${limits.max_usd:g} a session and ${limits.daily_usd:g} a day" if use != "rules" else ""
         echo(f"{use} reflects on this machine from now on{costs}")
     if agrees:
-        agreed = session_end.Choice(workspace).agree()
+        agreed = choice.agree()
         echo(f"agreed: {for_terminal('; '.join(agreed))}" if agreed else "nothing waits for a yes")
 
 

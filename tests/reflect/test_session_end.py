@@ -496,6 +496,23 @@ def test_nothing_that_is_named_by_a_tracked_file_is_asked_without_a_yes_on_this_
     assert session_end.Choice(w).unagreed(), "another command is another question"
 
 
+def test_of_what_fleet_toml_names_and_what_a_person_chose_here_the_later_yes_holds(w, talk, tmp_path):
+    scripted(w, tmp_path, answer())
+    for chosen in ("claude", "rules"):
+        assert session_end.Choice(w).named == "command"
+        session_end.Choice(w).choose(chosen)
+        assert (session_end.Choice(w).named, session_end.Choice(w).unagreed()) == (chosen, "")
+        found = next(iter(session_end.findings(w, "velma")))
+        assert (found[0], f"by {chosen};" in found[1]) == ("ok", True)
+        if chosen == "rules":
+            assert session_end.reflect(w, "velma", talk.path).record.reflector == "rules"
+        assert session_end.Choice(w).agree() == [f"command {json.dumps(list(w.config.reflect.command))}"]
+    assert times_asked(tmp_path) == 0
+    assert session_end.reflect(w, "velma", talk.says("go on").path).record.reflector == "command"
+    w.state.put(reflector="rules")  # a no to the host's model, from before somebody agreed to fleet.toml's
+    assert session_end.Choice(w).named == "command"
+
+
 def test_a_cap_that_a_pull_raises_is_asked_about_and_one_that_it_lowers_is_not(w, tmp_path):
     scripted(w, tmp_path, answer())
     command = w.config.reflect.command
