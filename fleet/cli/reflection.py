@@ -73,7 +73,7 @@ def _done() -> None:
     with output.acting() as (workspace, who):
         named = output.chosen.session_named()
         try:
-            path = session_end.transcript_of(workspace, output.chosen.session)
+            path = session_end.transcript_of(workspace, named)
         except NoError as why:  # a session without a transcript may still have observations
             if not named:
                 raise
