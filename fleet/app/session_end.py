@@ -24,7 +24,7 @@ from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import UNKNOWN
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.reflect import digest, records, reflection, rules
-from fleet.reflect.records import DEFERRED, RAN, SETTLED, Record, Records
+from fleet.reflect.records import DEFERRED, RAN, RESERVED, SETTLED, Record, Records
 from fleet.reflect.reflection import Answer
 from fleet.share.notices import Notice, Notices
 from fleet.store import consent
@@ -248,9 +248,7 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
     reflector = RULES if unagreed else choice.named
     if why := _done_already(workspace, agent, key, reflector, by_hand=by_hand):
         return ReflectResult(session.id, why=why)
-    day = workspace.wall()[:10].replace("-", "")
-    earlier = len({each.run for each in lines if each.line == RAN and _is_about(each.run, key)})
-    run = interrupted.run if interrupted is not None else f"{KIND}-{day}-{key}{f'-{earlier + 1}' if earlier else ''}"
+    run = interrupted.run if interrupted is not None else _run_id(workspace.wall()[:10], agent, key, lines)
     if unagreed:
         note = f"{_NOT_AGREED.format(unagreed[:200])}: the rules were asked. `fleet reflect --agree` does"
     read, record = _begin_record(workspace, session, run, reflector)
@@ -331,8 +329,15 @@ def _done_already(workspace: Workspace, agent: str, key: str, reflector: str, *,
     return f"this session was reflected on already, as {passes[-1].record.run}{undone}"
 
 
+def _run_id(day: str, agent: str, key: str, lines: Sequence[Record]) -> str:
+    """Return the id of a new pass, which no other agent's has, and no pass that ran or may have been paid for."""
+    own = blake2b(agent.encode(), digest_size=3).hexdigest()
+    earlier = len({each.run for each in lines if each.line in (RAN, RESERVED) and _is_about(each.run, key)})
+    return f"{KIND}-{day.replace('-', '')}-{key}{own}{f'-{earlier + 1}' if earlier else ''}"
+
+
 def _is_about(run: str, key: str) -> bool:
-    return key in run.split("-")
+    return any(part.startswith(key) for part in run.split("-"))
 
 
 def _interrupted_answer(lines: Sequence[Record], key: str) -> Record | None:
@@ -376,7 +381,7 @@ def _ask(workspace: Workspace, agent: str, session: Session, session_digest: dig
         return Answer(msgspec.json.encode(rules.reflect(session)).decode(), usd=0.0)
     settings, delimiter = Choice(workspace).settings, f"session-{workspace.world.entropy(8).hex()}"
     lessons = list(workspace.patterns.best_texts(_KNOWN_MAX).values())
-    answer = Answer(trouble="it was not asked")
+    answer = Answer(trouble="it was interrupted, and counts as reserved")
     try:
         answer = reflection.ask(record.reflector, settings, session_digest.text, delimiter, lessons)
     finally:

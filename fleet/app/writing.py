@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from fleet.learn import corrections, corrections_md, counting
 from fleet.learn.corrections import LogResult
 from fleet.learn.corrections_md import Bound, Correction
-from fleet.model.errors import DiskError, FleetError, NoError
+from fleet.model.errors import DiskError, FleetError
 from fleet.model.names import normalise
 from fleet.model.pattern import fold
 from fleet.reflect import memory_md, reflection, rules
@@ -27,7 +27,7 @@ from fleet.reflect.records import Written
 from fleet.reflect.reflection import Lesson, Reflection
 from fleet.store import consent
 from fleet.store.lines import screened
-from fleet.store.runs import Draft, Edit, Field, Run, Runs
+from fleet.store.runs import Draft, Edit, Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text import screening
 from fleet.text.prompts import Session
@@ -141,7 +141,8 @@ class Writing:
         planned = plan.writers["lessons"]
         logged, fields, firsts = self._log_lessons(plan.lessons)
         lessons = replace(logged, skipped=(*planned.skipped, *logged.skipped), error=planned.error or logged.error)
-        if run := self._earlier_run():  # of a pass that crashed before it was recorded
+        run = next((each for each in Runs(self._workspace).listed() if each.id == self._run), None)
+        if run is not None:  # of a pass that crashed before it was recorded
             plan.edits = list(run.edits)
             written = {each.id: msgspec.convert(each.after, Written) for each in run.fields if each.name == _ACCOUNT}
             accounts = {**plan.writers, "lessons": lessons, **written}
@@ -179,12 +180,6 @@ class Writing:
         old = [f"{item.title[:80]!r}: {each.why}" for item, each in zip(items, put, strict=True) if not each.is_new]
         count = writer.count if writer.name == "skill" else writer.count + len(new)
         return replace(writer, ids=(*writer.ids, *new), count=count, skipped=(*writer.skipped, *old))
-
-    def _earlier_run(self) -> Run | None:
-        try:
-            return Runs(self._workspace).find(self._run)
-        except NoError:
-            return None
 
     def _apply(self, plan: Plan, firsts: list[str], fields: list[Field], lessons: Written) -> Plan:
         """Apply the edits of files as one run, with what each writer wrote; return the plan that it was made of."""

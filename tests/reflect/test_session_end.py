@@ -615,6 +615,37 @@ def test_an_endpoint_beyond_this_machine_is_asked_by_https_alone(w, talk):
     assert "no address that lessons may go to" in session_end.reflect(w, "velma", talk.path).record.why
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_question_that_was_interrupted_counts_as_reserved_though_the_session_is_asked_about_again(
+    w, talk, tmp_path, monkeypatch, is_killed
+):
+    scripted(w, tmp_path, answer(), cost=0.02)
+    stop = KeyboardInterrupt
+    monkeypatch.setattr("fleet.reflect.reflection.ask", lambda *_: (_ for _ in ()).throw(stop))
+    if is_killed:  # nothing is written any more
+        monkeypatch.setattr(Records, "append", lambda *_: (_ for _ in ()).throw(stop))
+    with pytest.raises(stop):
+        session_end.reflect(w, "velma", talk.path)
+    monkeypatch.undo()
+    assert records.spent(w, "2026-05-09") == pytest.approx(0.5)
+    settled = [each.why for each in Records(w, "velma").read() if each.line == "settled"]
+    assert settled == ["it was interrupted, and counts as reserved"] * (not is_killed)
+    assert session_end.reflect(w, "velma", talk.path).record.run.endswith("-2")
+    assert records.spent(w, "2026-05-09") == pytest.approx(0.52)
+
+
+def test_each_agent_has_its_own_reflection_on_a_session_and_takes_its_own_back(w, talk, tmp_path):
+    scripted(w, tmp_path, answer(memory_notes=["never force-push to a shared branch"]))
+    with w.locked():
+        w.mint("tank")
+    first, second = (session_end.reflect(w, agent, talk.path).record for agent in ("velma", "tank"))
+    assert (w.home("tank") / "memory.md").exists()
+    assert first.saved == second.saved == 1
+    undoing.undo(w, second.run)
+    assert not (w.home("tank") / "memory.md").exists()
+    assert (w.home("velma") / "memory.md").exists()
+
+
 def test_a_crash_after_the_answer_costs_no_second_answer(w, talk, tmp_path):
     scripted(w, tmp_path, answer(memory_notes=["never force-push to a shared branch"]))
     TornFiles.broken = ".plan"
