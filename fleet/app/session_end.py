@@ -8,6 +8,7 @@ crash costs no second one. Lessons enter through the log, like any correction. F
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -100,7 +101,8 @@ class Choice:
     Attributes:
         settings: ``[reflect]``, overridden by the environment.
         named: the reflector of ``fleet.toml`` that a person here agreed to, else what one chose here, else the former.
-        trouble: limits of the environment that nobody can read, so that no model is asked; "" for none.
+        trouble: why no model can be asked here and now, so that sessions wait: limits of the environment that nobody
+            can read, or a program that is not on the PATH; "" for none.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -111,6 +113,9 @@ class Choice:
         self.named: str = configured.reflector
         if chosen in (*reflection.CLIENTS, RULES) and not self._is_agreed(self.named):
             self.named = chosen
+        program = next(iter(self.settings.command), "") if self.named == "command" else self.named
+        if self.named not in (RULES, "endpoint") and program and os.sep not in program and not shutil.which(program):
+            self.trouble = self.trouble or f"{program} is not on the PATH"
         self._offered = self.named if configured.reflector == RULES else configured.reflector
 
     @property
@@ -178,7 +183,8 @@ def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
         yield "note", f"{named[:200]} is named and nobody agreed", "the rules are asked", do
         return
     if choice.trouble and choice.named != RULES:
-        yield "note", choice.trouble, "sessions wait", "mend the variable, or unset it"
+        do = "mend the variable or the PATH, also that of a service; or `fleet reflect --use rules`"
+        yield "note", choice.trouble, "sessions wait", do
         return
     agent = agent or workspace.replicas().default_agent
     lines = Records(workspace, agent).read() if agent else []

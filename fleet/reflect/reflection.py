@@ -14,7 +14,6 @@ docs/reflection.md).
 import json
 import os
 import re
-import shutil
 import tempfile
 import time
 from collections import deque
@@ -271,8 +270,6 @@ def ask(reflector: str, settings: Reflect, digest: str, mark: str, known: Sequen
         return _priced(_run(words, f"{SYSTEM}\n\n{prompt_text}", settings.wait_s, _plain), settings)
     client, read = CLIENTS[reflector]
     words = [f"{settings.max_usd:g}" if word == _USD else word for word in client]
-    if not shutil.which(words[0]):
-        return Answer(trouble=f"{words[0]} is not on the PATH", usd=0.0)
     return _run(words, prompt_text if reflector == "claude" else f"{SYSTEM}\n\n{prompt_text}", settings.wait_s, read)
 
 
