@@ -303,6 +303,7 @@ def _run(words: Sequence[str], prompt: str, wait_s: float, read: Callable[[str],
     if not trouble and done.code:
         message = " ".join(done.err.split())[-300:]
         trouble = f"{words[0]} ended with exit code {done.code}{f': {message}' if message else ''}"
+        trouble += f"; {answer.trouble}" if answer.trouble and done.out.strip() else ""
     # An object that breaks off may still be parsed: the text is kept beside the trouble.
     return answer._replace(trouble=trouble) if trouble else answer
 
