@@ -25,7 +25,7 @@ from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import UNKNOWN
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.reflect import digest, records, reflection, rules
-from fleet.reflect.records import DEFERRED, RAN, RESERVED, SETTLED, Record, Records
+from fleet.reflect.records import DEFERRED, RAN, RESERVED, SETTLED, Pass, Record, Records
 from fleet.reflect.reflection import Answer
 from fleet.share.notices import Notice, Notices
 from fleet.store import consent
@@ -252,7 +252,7 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
     choice, interrupted, note = Choice(workspace), _interrupted_answer(lines, key), ""
     unagreed = choice.unagreed()
     reflector = RULES if unagreed else choice.named
-    if why := _done_already(workspace, agent, key, reflector, by_hand=by_hand):
+    if why := _done_already(Records(workspace, agent).passes(), key, reflector, by_hand=by_hand):
         return ReflectResult(session.id, why=why)
     run = interrupted.run if interrupted is not None else _run_id(workspace.wall()[:10], agent, key, lines)
     if unagreed:
@@ -293,7 +293,7 @@ def _dry_run(workspace: Workspace, agent: str, session: Session, *, by_hand: boo
     choice = Choice(workspace)
     unagreed = choice.unagreed()
     reflector = RULES if unagreed else choice.named
-    if not by_hand and (why := _done_already(workspace, agent, _key(session), reflector, by_hand=False)):
+    if why := _done_already(Records(workspace, agent).passes(), _key(session), reflector, by_hand=by_hand):
         return ReflectResult(session.id, why=why)
     read, record = _begin_record(workspace, session, "", reflector)
     record = replace(record, tokens_in=read.tokens, usd=0.0 if reflector == RULES else choice.settings.max_usd)
@@ -325,8 +325,9 @@ def _key(session: Session) -> str:
     return blake2b(f"{session.id}\0{session.digest}".encode(), digest_size=6).hexdigest()
 
 
-def _done_already(workspace: Workspace, agent: str, key: str, reflector: str, *, by_hand: bool) -> str:
-    passes = [each for each in Records(workspace, agent).passes() if _is_about(each.record.run, key)]
+def _done_already(passes: Sequence[Pass], key: str, reflector: str, *, by_hand: bool) -> str:
+    """Return why a session needs no further pass; "" where it needs one."""
+    passes = [each for each in passes if _is_about(each.record.run, key)]
     last = passes[-1].record if passes else None
     is_other = last is not None and last.reflector == RULES != reflector  # chosen, or agreed to, since then
     if last is None or (by_hand and (passes[-1].undone or last.outcome == "skipped" or is_other)):
@@ -420,7 +421,7 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
         try:
             if not Path(session.path).is_file():
                 if not dry_run:
-                    LocalFolder(root).forget_heard(session.session)
+                    results += _forget(workspace, agent, session.session)
                 continue
             result = reflect(workspace, agent, Path(session.path), dry_run=dry_run)
             if dry_run and result.record is not None and result.record.usd:
@@ -433,6 +434,14 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
         except FleetError as why:
             results.append(ReflectResult(session.session, why=str(why)))
     return results
+
+
+def _forget(workspace: Workspace, agent: str, session: str) -> list[ReflectResult]:
+    """Forget a session whose transcript is gone; return what is on record of it, where it was deferred."""
+    LocalFolder(os.fspath(workspace.root)).forget_heard(session)
+    deferred = [each for each in Records(workspace, agent).deferred() if each.session == session]
+    gone = {"line": RAN, "at": "", "outcome": "skipped", "usd": 0.0, "why": "its transcript is gone"}
+    return [_finish(workspace, agent, replace(each, **gone)) for each in deferred]
 
 
 def transcript_of(workspace: Workspace, session: str = "") -> Path:
@@ -460,12 +469,13 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
 
 
 def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path] = ()) -> _History:
-    """Return the sessions of so many days without a reflection, and their maximal cost.
+    """Return the sessions of so many days that a pass by hand would reflect on, and their maximal cost.
 
     ``paths``: transcripts, or folders of them; by default those that hosts keep of this project.
     """
     root, since_ms = os.fspath(workspace.root), workspace.world.wall_ms() - days * _DAY_MS
-    ran = {each.run for each in Records(workspace, agent).read() if each.line == RAN}
+    choice, passes = Choice(workspace), Records(workspace, agent).passes()
+    reflector = RULES if choice.unagreed() else choice.named
     waiting, troubles, reflected = list[_PastSession](), list[str](), 0
     for session in sessions.read_all(root, paths):
         if session.trouble:
@@ -473,14 +483,12 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
         last = max((each.at for each in session.events), default="")
         if not session.events or (dates.to_ms(last) or since_ms) < since_ms:
             continue
-        key = _key(session)
-        if any(_is_about(run, key) for run in ran):
+        if _done_already(passes, _key(session), reflector, by_hand=True):
             reflected += 1
         else:
             session_digest = digest.Digest.of(session.events, workspace.config.reflect.tokens)
             waiting.append(_PastSession(Path(session.path), session.id, session_digest.tokens, last))
-    choice = Choice(workspace)
-    usd = 0.0 if choice.named == RULES or choice.unagreed() else len(waiting) * choice.settings.max_usd
+    usd = 0.0 if reflector == RULES else len(waiting) * choice.settings.max_usd
     return _History(sorted(waiting, key=lambda each: each.at), reflected, usd, troubles)
 
 
@@ -488,7 +496,7 @@ def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[_PastSession
     """Reflect on sessions of the past, one after the other, until the day's cap defers one."""
     for past in waiting:
         try:
-            result = reflect(workspace, agent, past.path)
+            result = reflect(workspace, agent, past.path, by_hand=True)
         except BusyError as why:
             result = ReflectResult(past.session, why=str(why))
         yield result

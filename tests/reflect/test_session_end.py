@@ -596,6 +596,19 @@ def test_a_session_that_somebody_named_runs_the_next_day_too_where_it_was_deferr
     assert not Records(w, "velma").deferred()
 
 
+def test_a_deferred_session_whose_transcript_is_gone_waits_no_more_and_is_on_record(w, tmp_path, monkeypatch):
+    monkeypatch.setenv("REFLECTION_DAILY_CAP_USD", "0.1")
+    scripted(w, tmp_path, answer(), cost=0.5)
+    path = taught(tmp_path / "t" / "1.jsonl", "session-1").path
+    assert session_end.reflect(w, "velma", path, by_hand=True).is_deferred
+    path.unlink()
+    assert not session_end.reflect_due(w, dry_run=True)
+    assert [each.record.why for each in session_end.reflect_due(w)] == ["its transcript is gone"]
+    assert not Records(w, "velma").deferred()
+    assert not session_end.reflect_due(w)
+    assert len(Records(w, "velma").passes()) == 1
+
+
 def test_money_counts_for_the_day_on_which_it_was_reserved_however_the_clock_jumps(w, clock, tmp_path, monkeypatch):
     monkeypatch.setenv("REFLECTION_DAILY_CAP_USD", "0.5")
     clock.ms = 1_778_371_200_000 - 5  # five milliseconds before midnight, UTC
@@ -789,6 +802,23 @@ def test_old_sessions_are_resumed_where_they_stopped(w, tmp_path):
     next(iter(session_end.reflect_all(w, "velma", found.waiting)))
     again = session_end.history(w, "velma", 3650, paths)
     assert (len(again.waiting), again.done) == (2, 1)
+
+
+def test_by_hand_all_sessions_that_were_skipped_or_undone_are_tried_again_as_a_single_one_is(w, tmp_path):
+    paths = [taught(tmp_path / "old" / f"{n}.jsonl", f"old-{n}").path for n in range(3)]
+    program(w, tmp_path, "exit 3")
+    for path in paths:
+        session_end.reflect(w, "velma", path)
+    scripted(w, tmp_path, answer(memory_notes=["never force-push to a shared branch"]))
+    undoing.undo(w, session_end.reflect(w, "velma", paths[0], by_hand=True).record.run)
+    found = session_end.history(w, "velma", 3650, paths)
+    assert (len(found.waiting), found.done, found.usd) == (3, 0, 1.5)
+    assert [each.record.outcome for each in session_end.reflect_all(w, "velma", found.waiting)] == ["success"] * 3
+    assert session_end.history(w, "velma", 3650, paths)[:2] == ([], 3)
+    for path in paths:
+        shown = session_end.reflect(w, "velma", path, dry_run=True, by_hand=True)
+        assert "was reflected on already" in shown.why
+        assert shown.plan is None
 
 
 def test_a_refusal_that_is_heard_after_it_was_reflected_on_waits_for_nobody(w, talk):
