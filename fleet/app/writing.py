@@ -23,7 +23,7 @@ from fleet.reflect import memory_md, reflection, rules
 from fleet.reflect.clusters import same_text_among
 from fleet.reflect.digest import Support
 from fleet.reflect.inbox import Inbox, Item
-from fleet.reflect.records import Written
+from fleet.reflect.records import Records, Written
 from fleet.reflect.reflection import Lesson, Reflection
 from fleet.store import consent
 from fleet.store.lines import screened
@@ -331,9 +331,12 @@ class Writing:
         supported = [note for note, why in reasons.items() if not why]
         part.kept += supported
         memory = self._file(memory_md.FILE_NAME)
-        noted = memory_md.Notes(memory.before or b"").with_more(supported, self._day, self._agent)
-        others, most = [note for note, why in reasons.items() if why], memory_md.NOTES_A_SESSION_MAX
-        room = most - len(noted.added)
+        most, passes = memory_md.NOTES_A_SESSION_MAX, Records(self._workspace, self._agent).passes()
+        earlier = [each.record for each in passes if each.record.session == self._session.id and not each.undone]
+        room = max(0, most - sum(each.count for one in earlier for each in one.writers if each.name == "notes"))
+        noted = memory_md.Notes(memory.before or b"").with_more(supported, self._day, self._agent, room)
+        others = [note for note, why in reasons.items() if why]
+        room -= len(noted.added)
         for note in others[:room]:
             body = {"what": "note", "note": note}
             part.items.append(self._candidate(note, f"- {self._day}: {note}", body, [reasons[note]]))

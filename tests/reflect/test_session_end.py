@@ -307,6 +307,19 @@ def test_of_notes_that_nobody_supports_no_more_than_five_a_session_wait(w, tmp_p
     assert sum("one more than 5" in why for each in done.record.writers for why in each.skipped) == 2
 
 
+def test_notes_are_five_a_session_also_where_it_goes_on_after_a_reflection(w, tmp_path):
+    things = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot"]
+    notes = [f"the {each} server restarts slowly" for each in things]
+    talk = Talk(tmp_path / "t.jsonl").says("remember: " + ", ".join(notes))
+    for part, count in ((notes[:3], 3), (notes, 2), (notes, 0)):
+        scripted(w, tmp_path, answer(memory_notes=part))
+        done = session_end.reflect(w, "velma", talk.says("go on").path)
+        assert {each.name: each.count for each in done.record.writers}["notes"] == count
+    assert (w.home("velma") / "memory.md").read_text().count("server restarts") == 5
+    undoing.undo(w, Records(w, "velma").passes()[1].record.run)
+    assert session_end.reflect(w, "velma", talk.says("go on").path).record.saved == 2
+
+
 def test_a_skill_is_never_overwritten(w, talk, tmp_path):
     path = w.home("velma") / "skills" / "publish-branch" / "SKILL.md"
     path.parent.mkdir(parents=True)
