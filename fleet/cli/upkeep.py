@@ -70,14 +70,7 @@ def _show_import(imported: ImportResult, named: list[Path], *, is_dry: bool, is_
     output.show(_import_as_json(imported, is_dry=is_dry), _import_rows(imported, is_dry=is_dry, is_verbose=is_verbose))
     if imported.skipped and not is_explained:
         output.hint(f"`{words}` names each of them with file and line")
-    if imported.retired:
-        number = counted(len(imported.retired), "lesson")
-        were = "was" if len(imported.retired) == 1 else "were"
-        output.hint(
-            f"{number} of these {were} imported before and retired since, and stay out: `fleet restore "
-            f"{imported.retired[0]}` brings one back; `fleet undo --list` names the run that retired them, and "
-            "`fleet undo RUN` of that run brings back all of them"
-        )
+    _hint_at_retired(imported.retired)
     if imported.redacted:
         note(f"a secret was taken out of {counted(imported.redacted, 'record')}")
     refused = [f"{each.path}, line {each.number}: {each.reason}" for each in imported.refused]
@@ -88,6 +81,16 @@ def _show_import(imported: ImportResult, named: list[Path], *, is_dry: bool, is_
     _note_refused([] if is_dry else refused, "bad line", others)
     if gave_nothing:
         raise typer.Exit(EXIT_REFUSED if refused else EXIT_NO)
+
+
+def _hint_at_retired(ids: list[str]) -> None:
+    if ids:
+        were = "was" if len(ids) == 1 else "were"
+        output.hint(
+            f"{counted(len(ids), 'lesson')} of these {were} imported before and retired since, and stay out: `fleet "
+            f"restore {ids[0]}` brings one back; `fleet undo --list` names the run that retired them, and "
+            "`fleet undo RUN` of that run brings back all of them"
+        )
 
 
 def _import_as_json(imported: ImportResult, *, is_dry: bool) -> dict[str, Any]:
@@ -142,11 +145,11 @@ def _propose(workspace: Workspace, agent: str, paths: list[Path], days: float, a
     logged_ids = [{"proposal": each.id, "id": lesson.id, "seen": lesson.seen} for each, lesson in logged]
     rows = [f"{lesson.id} seen {counted(lesson.seen, 'time')}: {lesson.text}" for _, lesson in logged]
     document = {"sessions": offer.sessions, "older": offer.older, "proposals": proposals, "known": offer.known}
-    output.show(document | {"logged": logged_ids}, rows)
+    output.show(document | {"retired": offer.retired, "logged": logged_ids}, rows)
+    _hint_at_retired(offer.retired)
     if proposals and not logged:
-        output.hint(
-            "nothing was logged. `--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards"
-        )
+        how = "`--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards"
+        output.hint(f"nothing was logged{': what was named is known already' if accepted else ''}. {how}")
 
 
 def _proposal_rows(proposals: list[dict[str, Any]], sessions: int, known: int) -> Iterator[str]:

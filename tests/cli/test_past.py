@@ -77,7 +77,7 @@ def test_what_is_accepted_is_logged_once_with_its_session_and_proposed_no_more(s
     assert (logged["proposal"], logged["seen"]) == (first["id"], 1)
     assert [each["kind"] for each in proposed(stage, velma)["proposals"]] == ["correction"]
     assert len(proposed(stage, velma, "--accept", "all")["logged"]) == 1
-    nothing = {"sessions": 1, "older": 0, "proposals": [], "known": 2, "logged": []}
+    nothing = {"sessions": 1, "older": 0, "proposals": [], "known": 2, "retired": [], "logged": []}
     assert proposed(stage, velma, "--accept", "all") == nothing
     assert sorted(each["text"] for each in stage.patterns(velma)["patterns"])[1] == first["text"]
     entries = (stage.folder / velma / "agents" / velma / "corrections.md").read_text()
@@ -106,6 +106,10 @@ def test_a_number_of_a_table_of_before_names_no_other_proposal(stage, velma, kep
     left = proposed(stage, velma)["proposals"]
     assert [(each["number"], each["id"]) for each in left] == [second]
     assert first[0] == 1
+    assert (
+        "nothing was logged: what was named is known already"
+        in stage.run(velma, "import", "--transcripts", "--accept", "1").stderr
+    )
     (logged,) = proposed(stage, velma, "--accept", f"2,{first[1]}")["logged"]
     assert logged["proposal"] == second[1]
 
@@ -115,6 +119,9 @@ def test_one_undo_takes_back_all_that_one_command_accepted(stage, velma, kept):
     assert len(stage.patterns(velma)["patterns"]) == 2
     assert "logged 2 proposals of past sessions" in stage.run(velma, "undo").stdout
     assert stage.patterns(velma)["patterns"] == []
+    again = stage.run(velma, "import", "--transcripts").stderr
+    assert "2 lessons of these were imported before and retired since, and stay out: `fleet restore p-" in again
+    assert len(proposed(stage, velma)["retired"]) == 2
     stage.run(velma, "undo", json.loads(stage.run(velma, "undo", "--list", "--json").stdout)["runs"][0]["id"])
     assert [each["seen"] for each in stage.patterns(velma)["patterns"]] == [1, 1]
 
