@@ -10,9 +10,10 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from fleet.hosts.payloads import UNKNOWN
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.reflect import digest, records, reflection, rules
 from fleet.reflect.records import DEFERRED, RAN, RESERVED, SETTLED, Pass, Record, Records
-from fleet.reflect.reflection import Answer
+from fleet.reflect.reflection import Answer, Lesson
 from fleet.share.notices import Notice, Notices
 from fleet.store import consent
 from fleet.store.config import Reflect
@@ -283,7 +284,7 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
     if parsed.reflection is not None:
         writing = Writing(workspace, agent, session, parsed.reflection, run, is_trusted=reflector == RULES)
         plan, writers = writing.write()
-        drawn_from = sorted({each.line for each in parsed.reflection.lessons if each.line})
+        drawn_from = _quoted_lines(_texts(session), parsed.reflection.lessons)
         record = replace(record, writers=writers, drawn=tuple(drawn_from[:_DRAWN_MAX]))
     return _finish(workspace, agent, replace(record, duration_s=round(time.monotonic() - began, 3)), plan)
 
@@ -505,13 +506,37 @@ def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[_PastSession
 
 
 def cited_lines(record: Record) -> list[tuple[int, str]]:
-    """Return the numbered lines of a transcript that a pass drew from, screened; none where it is gone."""
-    events = sessions.read(Path(record.transcript).expanduser()).events if record.drawn else []
-    texts = {each.line: each.text or each.about for each in events}
-    for objection in objections(events)[0]:  # a refusal without words has those of the next prompt
+    """Return the numbered lines of a transcript that a pass drew from, screened; none where it is gone.
+
+    They are those that have the quotations of its lessons now: a transcript may have been written anew.
+    """
+    texts = _texts(sessions.read(Path(record.transcript).expanduser())) if record.drawn else {}
+    answer = reflection.parse(record.raw, ()).reflection
+    quoted = [each for each in answer.lessons if each.quote] if answer is not None else []
+    lines = _quoted_lines(texts, quoted) if quoted else sorted(texts.keys() & record.drawn)
+    return [(line, one_line(screen(texts[line]).text)[:_DRAWN_CHARS_MAX]) for line in lines[:_DRAWN_SHOWN_MAX]]
+
+
+def _texts(session: Session) -> dict[int, str]:
+    """Return the text of each line of a transcript, by its number."""
+    texts = {each.line: each.text or each.about for each in session.events}
+    for objection in objections(session.events)[0]:  # a refusal without words has those of the next prompt
         step = " ".join(
             filter(None, ["refused" if objection.kind == "rejection" else "stopped", objection.tool, objection.about])
         )
         texts[objection.line] = f"{step}: {objection.words}"
-    lines = [(line, texts[line]) for line in sorted(texts.keys() & record.drawn)]
-    return [(line, one_line(screen(text).text)[:_DRAWN_CHARS_MAX]) for line, text in lines[:_DRAWN_SHOWN_MAX]]
+    return texts
+
+
+def _quoted_lines(texts: Mapping[int, str], lessons: Iterable[Lesson]) -> list[int]:
+    """Return the lines with the quotations of lessons: the one that a lesson names, if it has it, else the first."""
+    plain = {line: one_line(text).casefold() for line, text in texts.items()}
+    lines = set[int]()
+    for lesson in (each for each in lessons if each.quote):
+        quote = one_line(lesson.quote).casefold().removesuffix("…")
+        named = texts.get(lesson.line, "")
+        if any(quote in one_line(each).casefold() for each in (named, screen(named, home=str(Path.home())).text)):
+            lines.add(lesson.line)
+        else:
+            lines.update(islice((line for line, text in plain.items() if quote in text), 1))
+    return sorted(lines)

@@ -439,6 +439,19 @@ def test_a_record_leads_to_its_transcript_from_wherever_it_is_asked(w, talk, mon
     assert session_end.cited_lines(record)
 
 
+@pytest.mark.parametrize("line", [0, 2, 3, 900])
+def test_the_lines_that_a_record_cites_have_what_its_lessons_quote(w, talk, tmp_path, line):
+    quote = "Never force-push to a shared branch"
+    lesson = {"text": "Use --force-with-lease, never force-push", "quote": quote, "by": "person", "line": line}
+    scripted(w, tmp_path, answer(lessons=[lesson, {"text": "Tidy up", "quote": "nobody wrote this", "line": 1}]))
+    record = session_end.reflect(w, "velma", talk.path).record
+    said = next(number for number, row in enumerate(talk.path.read_text().splitlines(), 1) if quote[1:] in row)
+    assert record.drawn == (said,)
+    talk.path.write_text("{}\n" * 3 + talk.path.read_text())
+    [(number, text)] = session_end.cited_lines(record)
+    assert (number, quote[1:] in text) == (said + 3, True)
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
