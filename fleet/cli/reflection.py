@@ -54,6 +54,8 @@ def _reflect(
             _choose(workspace, use, agrees=agrees)
             if not (transcript or wanted or last or since):
                 return True
+        if transcript is not None and not (transcript.exists() if since else transcript.is_file()):
+            raise UsageError(f"{transcript} is no file; nothing was done")
         if since:
             paths = [transcript] if transcript else []
             return _all(workspace, who, _days(since), paths, dry_run=dry_run) or has_chosen
@@ -61,8 +63,6 @@ def _reflect(
             raise UsageError(
                 "name a session: --last, --transcript PATH, --session ID, or --all-since 7d. Nothing was done"
             )
-        if transcript is not None and not transcript.is_file():
-            raise UsageError(f"{transcript} is no file; nothing was done")
         path = transcript or session_end.transcript_of(workspace, wanted)
         return _show([session_end.reflect(workspace, who, path, dry_run=dry_run, by_hand=True)]) or has_chosen
 

@@ -184,3 +184,4 @@ def test_a_session_must_be_named(place):
     place.fleet("reflect", "--transcript", "/nowhere", expect=2)
     for none in ("soon", "-1d", "0", "nan"):
         place.fleet("reflect", "--all-since", none, expect=2)
+    place.fleet("reflect", "--all-since", "9d", "--transcript", "/nowhere", expect=2)

@@ -433,7 +433,8 @@ def program(w: Workspace, tmp_path, text: str, **more: object) -> None:
 
 def test_a_record_leads_to_its_transcript_from_wherever_it_is_asked(w, talk, monkeypatch):
     monkeypatch.chdir(talk.path.parent)
-    session_end.reflect(w, "velma", Path(talk.path.name))
+    session_end.reflect(w, "velma", Path("..", talk.path.parent.name, talk.path.name))
+    assert ".." not in Records(w, "velma").read()[0].transcript
     [record] = Records(w, "velma").read()
     monkeypatch.chdir(w.root)
     assert session_end.cited_lines(record)
@@ -481,6 +482,7 @@ def test_a_reflector_that_never_ran_has_cost_nothing(w, talk):
     session_end.Choice(w).agree()
     record = session_end.reflect(w, "velma", talk.path).record
     assert "could not be started from an empty folder" in record.why
+    assert record.tokens_in == 0
     assert records.spent(w, "2026-05-09") == 0
 
 
