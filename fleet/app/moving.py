@@ -108,6 +108,7 @@ class _Proposals(NamedTuple):
         new: those that are not in the log yet, best first, by their number among all.
         accepted: numbers and ids of the others, so that the numbers of an earlier table keep their meaning.
         known: number of the others: they were accepted, or a hook heard them.
+        retired: ids of the lessons of these that were taken back since.
         troubles: a sentence for each transcript that could not be read.
         older: number of sessions from before the days that were looked at.
     """
@@ -115,6 +116,7 @@ class _Proposals(NamedTuple):
     new: dict[int, Proposal]
     accepted: frozenset[str]
     known: int
+    retired: list[str]
     sessions: int
     troubles: list[str]
     older: int
@@ -149,7 +151,9 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
     }
     old = ranked.keys() - new.keys()
     accepted = frozenset({*map(str, old), *(ranked[number].id for number in old)})
-    return _Proposals(new, accepted, len(old), len(read), troubles, older)
+    lessons = workspace.patterns.some([workspace.same_text(agent, ranked[number].text) for number in sorted(old)])
+    retired = [each.id for each in lessons if not each.is_present]
+    return _Proposals(new, accepted, len(old), retired, len(read), troubles, older)
 
 
 def _is_heard(text: str, heard: Collection[str]) -> bool:
@@ -179,8 +183,8 @@ def accept(workspace: Workspace, agent: str, offer: _Proposals, choice: str) -> 
     for each in chosen:
         trigger = mentions.trigger("", each.text, step=each.trigger) if each.trigger else ""
         source = f"past session, {each.kind} {each.id}"
-        right = each.quote if each.kind == "memory" else each.text
-        entry = Correction(each.wrong, right, each.text, source=source, trigger=trigger)
+        # A right way would be shared, and the table shows none: what a person was not shown stays here.
+        entry = Correction(each.wrong, "", each.text, source=source, trigger=trigger)
         corrections.append((entry, each.session))
     return list(zip(chosen, learning.correct_all(workspace, agent, corrections), strict=True))
 

@@ -8,10 +8,12 @@ crash costs no second one. Lessons enter through the log, like any correction. F
 
 import json
 import os
+import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,8 +26,8 @@ from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import UNKNOWN
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.reflect import digest, records, reflection, rules
-from fleet.reflect.records import DEFERRED, RAN, SETTLED, Record, Records
-from fleet.reflect.reflection import Answer
+from fleet.reflect.records import DEFERRED, RAN, RESERVED, SETTLED, Pass, Record, Records
+from fleet.reflect.reflection import Answer, Lesson
 from fleet.share.notices import Notice, Notices
 from fleet.store import consent
 from fleet.store.config import Reflect
@@ -99,8 +101,9 @@ class Choice:
 
     Attributes:
         settings: ``[reflect]``, overridden by the environment.
-        named: the reflector that ``fleet.toml`` names, else the host's model that a person here said yes to.
-        trouble: limits of the environment that nobody can read, so that no model is asked; "" for none.
+        named: the reflector of ``fleet.toml`` that a person here agreed to, else what one chose here, else the former.
+        trouble: why no model can be asked here and now, so that sessions wait: limits of the environment that nobody
+            can read, or a program that is not on the PATH; "" for none.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -109,8 +112,12 @@ class Choice:
         self.settings = configured.in_environment(os.environ)
         self.trouble = self.settings.unread_limits(os.environ)
         self.named: str = configured.reflector
-        if self.named == RULES and chosen in reflection.CLIENTS:
+        if chosen in (*reflection.CLIENTS, RULES) and not self._is_agreed(self.named):
             self.named = chosen
+        program = next(iter(self.settings.command), "") if self.named == "command" else self.named
+        if self.named not in (RULES, "endpoint") and program and os.sep not in program and not shutil.which(program):
+            self.trouble = self.trouble or f"{program} is not on the PATH"
+        self._offered = self.named if configured.reflector == RULES else configured.reflector
 
     @property
     def is_open(self) -> bool:
@@ -118,22 +125,29 @@ class Choice:
         return self.settings.reflector == RULES and not self._workspace.state.get(_HOST_CHOICE)
 
     def choose(self, reflector: str) -> None:
-        """Note a person's choice of a host's own model, for this machine; ``rules`` takes it back."""
+        """Note a person's choice for this machine, a host's own model or the rules; a yes to another holds no more."""
         if reflector not in (*reflection.CLIENTS, RULES):
             raise UsageError(f"{reflector[:40]!r} is no host's model: {', '.join(reflection.CLIENTS)}, or {RULES}")
-        self._workspace.state.put(**{_HOST_CHOICE: reflector})
+        self.named = self._offered = reflector
+        state = self._workspace.state
+        state.put(**{_HOST_CHOICE: reflector})
+        for each in state.agreed(consent.REFLECT):
+            if not each.startswith("honcho "):
+                state.disagree(consent.REFLECT, each)
         if reflector != RULES:
-            self._workspace.state.agree(consent.REFLECT, self._consented(reflector), self._workspace.wall())
+            state.agree(consent.REFLECT, self._consented(reflector), self._workspace.wall())
 
     def unagreed(self) -> str:
         """Return the named reflector, as it is shown, if nobody on this machine agreed to it; "" otherwise."""
-        consented = self._consented(self.named)
-        return "" if self.named == RULES or self._workspace.state.agrees(consent.REFLECT, consented) else consented
+        return "" if self.named == RULES or self._is_agreed(self.named) else self._consented(self.named)
+
+    def _is_agreed(self, reflector: str) -> bool:
+        return self._workspace.state.agrees(consent.REFLECT, self._consented(reflector))
 
     def agree(self) -> list[str]:
-        """Note a person's yes to the named reflector, and to Honcho if it is named; return what is new."""
+        """Note a person's yes to the reflector of ``fleet.toml`` or just chosen, and to Honcho; return what is new."""
         state, honcho = self._workspace.state, honcho_consented(self._workspace)
-        named = [self._consented(self.named)] * (self.named != RULES) + [honcho] * bool(self.settings.honcho)
+        named = [self._consented(self._offered)] * (self._offered != RULES) + [honcho] * bool(self.settings.honcho)
         new = [each for each in named if not state.agrees(consent.REFLECT, each)]
         for each in new:
             state.agree(consent.REFLECT, each, self._workspace.wall())
@@ -170,7 +184,8 @@ def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
         yield "note", f"{named[:200]} is named and nobody agreed", "the rules are asked", do
         return
     if choice.trouble and choice.named != RULES:
-        yield "note", choice.trouble, "sessions wait", "mend the variable, or unset it"
+        do = "mend the variable or the PATH, also that of a service; or `fleet reflect --use rules`"
+        yield "note", choice.trouble, "sessions wait", do
         return
     agent = agent or workspace.replicas().default_agent
     lines = Records(workspace, agent).read() if agent else []
@@ -224,7 +239,7 @@ def _begin_record(workspace: Workspace, session: Session, run: str, reflector: s
         run=run,
         session=session.id,
         host=session.host,
-        transcript=str(Path(session.path).absolute()),
+        transcript=str(Path(session.path).resolve()),
         reflector=reflector,
         left_out=left_out,
         why=why,
@@ -238,11 +253,9 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
     choice, interrupted, note = Choice(workspace), _interrupted_answer(lines, key), ""
     unagreed = choice.unagreed()
     reflector = RULES if unagreed else choice.named
-    if why := _done_already(workspace, agent, key, reflector, by_hand=by_hand):
+    if why := _done_already(Records(workspace, agent).passes(), key, reflector, by_hand=by_hand):
         return ReflectResult(session.id, why=why)
-    day = workspace.wall()[:10].replace("-", "")
-    earlier = len({each.run for each in lines if each.line == RAN and _is_about(each.run, key)})
-    run = interrupted.run if interrupted is not None else f"{KIND}-{day}-{key}{f'-{earlier + 1}' if earlier else ''}"
+    run = interrupted.run if interrupted is not None else _run_id(workspace.wall()[:10], agent, key, lines)
     if unagreed:
         note = f"{_NOT_AGREED.format(unagreed[:200])}: the rules were asked. `fleet reflect --agree` does"
     read, record = _begin_record(workspace, session, run, reflector)
@@ -261,7 +274,7 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
         record,
         model=answer.model,
         usd=answer.usd,
-        tokens_in=answer.tokens_in or (read.tokens if reflector != RULES else 0),
+        tokens_in=answer.tokens_in or (read.tokens if reflector != RULES and (answer.text or answer.usd != 0.0) else 0),
         tokens_out=answer.tokens_out,
         raw=answer.text,
         outcome="skipped" if parsed.reflection is None else parsed.reflection.outcome,
@@ -271,7 +284,7 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
     if parsed.reflection is not None:
         writing = Writing(workspace, agent, session, parsed.reflection, run, is_trusted=reflector == RULES)
         plan, writers = writing.write()
-        drawn_from = sorted({each.line for each in parsed.reflection.lessons if each.line})
+        drawn_from = _quoted_lines(_texts(session), parsed.reflection.lessons)
         record = replace(record, writers=writers, drawn=tuple(drawn_from[:_DRAWN_MAX]))
     return _finish(workspace, agent, replace(record, duration_s=round(time.monotonic() - began, 3)), plan)
 
@@ -281,7 +294,7 @@ def _dry_run(workspace: Workspace, agent: str, session: Session, *, by_hand: boo
     choice = Choice(workspace)
     unagreed = choice.unagreed()
     reflector = RULES if unagreed else choice.named
-    if not by_hand and (why := _done_already(workspace, agent, _key(session), reflector, by_hand=False)):
+    if why := _done_already(Records(workspace, agent).passes(), _key(session), reflector, by_hand=by_hand):
         return ReflectResult(session.id, why=why)
     read, record = _begin_record(workspace, session, "", reflector)
     record = replace(record, tokens_in=read.tokens, usd=0.0 if reflector == RULES else choice.settings.max_usd)
@@ -313,8 +326,9 @@ def _key(session: Session) -> str:
     return blake2b(f"{session.id}\0{session.digest}".encode(), digest_size=6).hexdigest()
 
 
-def _done_already(workspace: Workspace, agent: str, key: str, reflector: str, *, by_hand: bool) -> str:
-    passes = [each for each in Records(workspace, agent).passes() if _is_about(each.record.run, key)]
+def _done_already(passes: Sequence[Pass], key: str, reflector: str, *, by_hand: bool) -> str:
+    """Return why a session needs no further pass; "" where it needs one."""
+    passes = [each for each in passes if _is_about(each.record.run, key)]
     last = passes[-1].record if passes else None
     is_other = last is not None and last.reflector == RULES != reflector  # chosen, or agreed to, since then
     if last is None or (by_hand and (passes[-1].undone or last.outcome == "skipped" or is_other)):
@@ -323,8 +337,15 @@ def _done_already(workspace: Workspace, agent: str, key: str, reflector: str, *,
     return f"this session was reflected on already, as {passes[-1].record.run}{undone}"
 
 
+def _run_id(day: str, agent: str, key: str, lines: Sequence[Record]) -> str:
+    """Return the id of a new pass, which no other agent's has, and no pass that ran or may have been paid for."""
+    own = blake2b(agent.encode(), digest_size=3).hexdigest()
+    earlier = len({each.run for each in lines if each.line in (RAN, RESERVED) and _is_about(each.run, key)})
+    return f"{KIND}-{day.replace('-', '')}-{key}{own}{f'-{earlier + 1}' if earlier else ''}"
+
+
 def _is_about(run: str, key: str) -> bool:
-    return key in run.split("-")
+    return any(part.startswith(key) for part in run.split("-"))
 
 
 def _interrupted_answer(lines: Sequence[Record], key: str) -> Record | None:
@@ -368,7 +389,7 @@ def _ask(workspace: Workspace, agent: str, session: Session, session_digest: dig
         return Answer(msgspec.json.encode(rules.reflect(session)).decode(), usd=0.0)
     settings, delimiter = Choice(workspace).settings, f"session-{workspace.world.entropy(8).hex()}"
     lessons = list(workspace.patterns.best_texts(_KNOWN_MAX).values())
-    answer = Answer(trouble="it was not asked")
+    answer = Answer(trouble="it was interrupted, and counts as reserved")
     try:
         answer = reflection.ask(record.reflector, settings, session_digest.text, delimiter, lessons)
     finally:
@@ -401,7 +422,7 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
         try:
             if not Path(session.path).is_file():
                 if not dry_run:
-                    LocalFolder(root).forget_heard(session.session)
+                    results += _forget(workspace, agent, session.session)
                 continue
             result = reflect(workspace, agent, Path(session.path), dry_run=dry_run)
             if dry_run and result.record is not None and result.record.usd:
@@ -414,6 +435,14 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
         except FleetError as why:
             results.append(ReflectResult(session.session, why=str(why)))
     return results
+
+
+def _forget(workspace: Workspace, agent: str, session: str) -> list[ReflectResult]:
+    """Forget a session whose transcript is gone; return what is on record of it, where it was deferred."""
+    LocalFolder(os.fspath(workspace.root)).forget_heard(session)
+    deferred = [each for each in Records(workspace, agent).deferred() if each.session == session]
+    gone = {"line": RAN, "at": "", "outcome": "skipped", "usd": 0.0, "why": "its transcript is gone"}
+    return [_finish(workspace, agent, replace(each, **gone)) for each in deferred]
 
 
 def transcript_of(workspace: Workspace, session: str = "") -> Path:
@@ -441,12 +470,13 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
 
 
 def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path] = ()) -> _History:
-    """Return the sessions of so many days without a reflection, and their maximal cost.
+    """Return the sessions of so many days that a pass by hand would reflect on, and their maximal cost.
 
     ``paths``: transcripts, or folders of them; by default those that hosts keep of this project.
     """
     root, since_ms = os.fspath(workspace.root), workspace.world.wall_ms() - days * _DAY_MS
-    ran = {each.run for each in Records(workspace, agent).read() if each.line == RAN}
+    choice, passes = Choice(workspace), Records(workspace, agent).passes()
+    reflector = RULES if choice.unagreed() else choice.named
     waiting, troubles, reflected = list[_PastSession](), list[str](), 0
     for session in sessions.read_all(root, paths):
         if session.trouble:
@@ -454,14 +484,12 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
         last = max((each.at for each in session.events), default="")
         if not session.events or (dates.to_ms(last) or since_ms) < since_ms:
             continue
-        key = _key(session)
-        if any(_is_about(run, key) for run in ran):
+        if _done_already(passes, _key(session), reflector, by_hand=True):
             reflected += 1
         else:
             session_digest = digest.Digest.of(session.events, workspace.config.reflect.tokens)
             waiting.append(_PastSession(Path(session.path), session.id, session_digest.tokens, last))
-    choice = Choice(workspace)
-    usd = 0.0 if choice.named == RULES or choice.unagreed() else len(waiting) * choice.settings.max_usd
+    usd = 0.0 if reflector == RULES else len(waiting) * choice.settings.max_usd
     return _History(sorted(waiting, key=lambda each: each.at), reflected, usd, troubles)
 
 
@@ -469,7 +497,7 @@ def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[_PastSession
     """Reflect on sessions of the past, one after the other, until the day's cap defers one."""
     for past in waiting:
         try:
-            result = reflect(workspace, agent, past.path)
+            result = reflect(workspace, agent, past.path, by_hand=True)
         except BusyError as why:
             result = ReflectResult(past.session, why=str(why))
         yield result
@@ -478,13 +506,37 @@ def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[_PastSession
 
 
 def cited_lines(record: Record) -> list[tuple[int, str]]:
-    """Return the numbered lines of a transcript that a pass drew from, screened; none where it is gone."""
-    events = sessions.read(Path(record.transcript).expanduser()).events if record.drawn else []
-    texts = {each.line: each.text or each.about for each in events}
-    for objection in objections(events)[0]:  # a refusal without words has those of the next prompt
+    """Return the numbered lines of a transcript that a pass drew from, screened; none where it is gone.
+
+    They are those that have the quotations of its lessons now: a transcript may have been written anew.
+    """
+    texts = _texts(sessions.read(Path(record.transcript).expanduser())) if record.drawn else {}
+    answer = reflection.parse(record.raw, ()).reflection
+    quoted = [each for each in answer.lessons if each.quote] if answer is not None else []
+    lines = _quoted_lines(texts, quoted) if quoted else sorted(texts.keys() & record.drawn)
+    return [(line, one_line(screen(texts[line]).text)[:_DRAWN_CHARS_MAX]) for line in lines[:_DRAWN_SHOWN_MAX]]
+
+
+def _texts(session: Session) -> dict[int, str]:
+    """Return the text of each line of a transcript, by its number."""
+    texts = {each.line: each.text or each.about for each in session.events}
+    for objection in objections(session.events)[0]:  # a refusal without words has those of the next prompt
         step = " ".join(
             filter(None, ["refused" if objection.kind == "rejection" else "stopped", objection.tool, objection.about])
         )
         texts[objection.line] = f"{step}: {objection.words}"
-    lines = [(line, texts[line]) for line in sorted(texts.keys() & record.drawn)]
-    return [(line, one_line(screen(text).text)[:_DRAWN_CHARS_MAX]) for line, text in lines[:_DRAWN_SHOWN_MAX]]
+    return texts
+
+
+def _quoted_lines(texts: Mapping[int, str], lessons: Iterable[Lesson]) -> list[int]:
+    """Return the lines with the quotations of lessons: the one that a lesson names, if it has it, else the first."""
+    plain = {line: one_line(text).casefold() for line, text in texts.items()}
+    lines = set[int]()
+    for lesson in (each for each in lessons if each.quote):
+        quote = one_line(lesson.quote).casefold().removesuffix("…")
+        named = texts.get(lesson.line, "")
+        if any(quote in one_line(each).casefold() for each in (named, screen(named, home=str(Path.home())).text)):
+            lines.add(lesson.line)
+        else:
+            lines.update(islice((line for line, text in plain.items() if quote in text), 1))
+    return sorted(lines)

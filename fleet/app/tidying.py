@@ -431,7 +431,7 @@ def _put_host_facts(workspace: Workspace, agent: str, *, dry_run: bool) -> int:
             kind="candidate",
             title=each.text,
             evidence=(f"{each.wrong} (the host's own memory keeps it)",),
-            body={"pattern": each.text, "wrong": each.wrong, "right": each.quote, "source": f"memory {each.id}"},
+            body={"pattern": each.text, "wrong": each.wrong, "source": f"memory {each.id}"},
         )
         for each in remembered(workspace)
     ]

@@ -16,18 +16,18 @@ from msgspec.structs import replace
 from fleet.learn import corrections, corrections_md, counting
 from fleet.learn.corrections import LogResult
 from fleet.learn.corrections_md import Bound, Correction
-from fleet.model.errors import DiskError, FleetError, NoError
+from fleet.model.errors import DiskError, FleetError
 from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import fold
 from fleet.reflect import memory_md, reflection, rules
 from fleet.reflect.clusters import same_text_among
 from fleet.reflect.digest import Support
 from fleet.reflect.inbox import Inbox, Item
-from fleet.reflect.records import Written
+from fleet.reflect.records import Records, Written
 from fleet.reflect.reflection import Lesson, Reflection
 from fleet.store import consent
 from fleet.store.lines import screened
-from fleet.store.runs import Draft, Edit, Field, Run, Runs
+from fleet.store.runs import Draft, Edit, Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text import screening
 from fleet.text.prompts import Session
@@ -141,7 +141,8 @@ class Writing:
         planned = plan.writers["lessons"]
         logged, fields, firsts = self._log_lessons(plan.lessons)
         lessons = replace(logged, skipped=(*planned.skipped, *logged.skipped), error=planned.error or logged.error)
-        if run := self._earlier_run():  # of a pass that crashed before it was recorded
+        run = next((each for each in Runs(self._workspace).listed() if each.id == self._run), None)
+        if run is not None:  # of a pass that crashed before it was recorded
             plan.edits = list(run.edits)
             written = {each.id: msgspec.convert(each.after, Written) for each in run.fields if each.name == _ACCOUNT}
             accounts = {**plan.writers, "lessons": lessons, **written}
@@ -179,12 +180,6 @@ class Writing:
         old = [f"{item.title[:80]!r}: {each.why}" for item, each in zip(items, put, strict=True) if not each.is_new]
         count = writer.count if writer.name == "skill" else writer.count + len(new)
         return replace(writer, ids=(*writer.ids, *new), count=count, skipped=(*writer.skipped, *old))
-
-    def _earlier_run(self) -> Run | None:
-        try:
-            return Runs(self._workspace).find(self._run)
-        except NoError:
-            return None
 
     def _apply(self, plan: Plan, firsts: list[str], fields: list[Field], lessons: Written) -> Plan:
         """Apply the edits of files as one run, with what each writer wrote; return the plan that it was made of."""
@@ -236,7 +231,8 @@ class Writing:
         if why := self._support.of(lesson) or self._retired_before(text):
             source = f"a reflection on session {self._session.id[:60]}, approved by a person"
             body = {"pattern": text, "wrong": lesson.wrong, "right": lesson.right, "source": source}
-            return self._candidate(text, text, body, filter(None, [lesson.quote[:400], why]), weight=1.0)
+            added = f"{text}\n+ right: {lesson.right}" if lesson.right else text  # a yes shares both
+            return self._candidate(text, added, body, filter(None, [lesson.quote[:400], why]), weight=1.0)
         entry, is_stated = _flagged(lesson, entries)
         if is_stated:
             return ": the agent stated that lesson itself"
@@ -300,7 +296,7 @@ class Writing:
     def _log_lesson(self, planned: _PlannedLesson) -> LogResult:
         workspace, lesson = self._workspace, planned.lesson
         # A known lesson keeps its own words: this session only says that it was met again.
-        right = "" if planned.same or normalise(lesson.right) == normalise(lesson.text) else lesson.right
+        right = "" if planned.same else lesson.right
         if planned.is_logged:
             return self._lesson_logged_before(planned)
         log = corrections.Corrections(workspace, self._agent)
@@ -335,9 +331,12 @@ class Writing:
         supported = [note for note, why in reasons.items() if not why]
         part.kept += supported
         memory = self._file(memory_md.FILE_NAME)
-        noted = memory_md.Notes(memory.before or b"").with_more(supported, self._day, self._agent)
-        others, most = [note for note, why in reasons.items() if why], memory_md.NOTES_A_SESSION_MAX
-        room = most - len(noted.added)
+        most, passes = memory_md.NOTES_A_SESSION_MAX, Records(self._workspace, self._agent).passes()
+        earlier = [each.record for each in passes if each.record.session == self._session.id and not each.undone]
+        room = max(0, most - sum(each.count for one in earlier for each in one.writers if each.name == "notes"))
+        noted = memory_md.Notes(memory.before or b"").with_more(supported, self._day, self._agent, room)
+        others = [note for note, why in reasons.items() if why]
+        room -= len(noted.added)
         for note in others[:room]:
             body = {"what": "note", "note": note}
             part.items.append(self._candidate(note, f"- {self._day}: {note}", body, [reasons[note]]))

@@ -54,6 +54,8 @@ def _reflect(
             _choose(workspace, use, agrees=agrees)
             if not (transcript or wanted or last or since):
                 return True
+        if transcript is not None and not (transcript.exists() if since else transcript.is_file()):
+            raise UsageError(f"{transcript} is no file; nothing was done")
         if since:
             paths = [transcript] if transcript else []
             return _all(workspace, who, _days(since), paths, dry_run=dry_run) or has_chosen
@@ -61,8 +63,6 @@ def _reflect(
             raise UsageError(
                 "name a session: --last, --transcript PATH, --session ID, or --all-since 7d. Nothing was done"
             )
-        if transcript is not None and not transcript.is_file():
-            raise UsageError(f"{transcript} is no file; nothing was done")
         path = transcript or session_end.transcript_of(workspace, wanted)
         return _show([session_end.reflect(workspace, who, path, dry_run=dry_run, by_hand=True)]) or has_chosen
 
@@ -73,7 +73,7 @@ def _done() -> None:
     with output.acting() as (workspace, who):
         named = output.chosen.session_named()
         try:
-            path = session_end.transcript_of(workspace, output.chosen.session)
+            path = session_end.transcript_of(workspace, named)
         except NoError as why:  # a session without a transcript may still have observations
             if not named:
                 raise
@@ -97,13 +97,14 @@ def _close(workspace: Workspace, agent: str, session: str, reflection: Reflectio
 
 
 def _choose(workspace: Workspace, use: str, *, agrees: bool) -> None:
+    choice = session_end.Choice(workspace)
     if use:
-        session_end.Choice(workspace).choose(use)
-        limits = session_end.Choice(workspace).settings
+        choice.choose(use)
+        limits = choice.settings
         costs = f", for at most ${limits.max_usd:g} a session and ${limits.daily_usd:g} a day" if use != "rules" else ""
         echo(f"{use} reflects on this machine from now on{costs}")
     if agrees:
-        agreed = session_end.Choice(workspace).agree()
+        agreed = choice.agree()
         echo(f"agreed: {for_terminal('; '.join(agreed))}" if agreed else "nothing waits for a yes")
 
 

@@ -234,15 +234,15 @@ class Notes:
     def __init__(self, page: bytes) -> None:
         self._page = Page.parse(page.decode("utf-8", "surrogateescape"), level_max=6)
 
-    def with_more(self, notes: Sequence[str], day: str, agent: str) -> _NewPage:
-        """Return the memory with more notes; one that says the same as a note that is there is not added."""
+    def with_more(self, notes: Sequence[str], day: str, agent: str, most: int = NOTES_A_SESSION_MAX) -> _NewPage:
+        """Return the memory with at most so many more notes; one that says the same as a note there is not added."""
         page = self._page
         known = [row.text for row in _noted(page)]
         added, skipped = list[str](), list[str]()
         for note in filter(None, map(_note, notes)):
             if same := _same(note, [*known, *added]):
                 skipped.append(f"{note[:80]!r} is there already: {same[:80]}")
-            elif len(added) >= NOTES_A_SESSION_MAX:
+            elif len(added) >= most:
                 skipped.append(f"{note[:80]!r} is one more than {NOTES_A_SESSION_MAX} notes of one session")
             else:
                 added.append(f"- {day}: {note}")

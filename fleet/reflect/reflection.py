@@ -14,7 +14,6 @@ docs/reflection.md).
 import json
 import os
 import re
-import shutil
 import tempfile
 import time
 from collections import deque
@@ -27,6 +26,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from crdt import clock
+from fleet.model.names import normalise
 from fleet.store import consent, process
 from fleet.store.config import BANNED, Reflect
 from fleet.text import dates
@@ -211,7 +211,9 @@ def _lessons(value: Any) -> Iterator[Lesson]:
         fields = entry if isinstance(entry, dict) else {"text": entry}  # a model's short form
         given = {name: fields.get(name) for name in ("text", "wrong", "right", "quote")}
         texts = {name: _clean(text) for name, text in given.items() if isinstance(text, str)}
-        if texts.get("text"):
+        if text := texts.get("text"):
+            if normalise(texts.get("right", "")) == normalise(text):  # a start would have the rule twice
+                texts.pop("right", None)
             by, line = fields.get("by"), fields.get("line")
             said_by: _By = PERSON if by == PERSON else FAILURE if by == FAILURE else ""
             yield Lesson(**texts, by=said_by, line=line if type(line) is int and 0 < line < 10**9 else 0)
@@ -268,8 +270,6 @@ def ask(reflector: str, settings: Reflect, digest: str, mark: str, known: Sequen
         return _priced(_run(words, f"{SYSTEM}\n\n{prompt_text}", settings.wait_s, _plain), settings)
     client, read = CLIENTS[reflector]
     words = [f"{settings.max_usd:g}" if word == _USD else word for word in client]
-    if not shutil.which(words[0]):
-        return Answer(trouble=f"{words[0]} is not on the PATH", usd=0.0)
     return _run(words, prompt_text if reflector == "claude" else f"{SYSTEM}\n\n{prompt_text}", settings.wait_s, read)
 
 
@@ -306,6 +306,7 @@ def _run(words: Sequence[str], prompt: str, wait_s: float, read: Callable[[str],
     if not trouble and done.code:
         message = " ".join(done.err.split())[-300:]
         trouble = f"{words[0]} ended with exit code {done.code}{f': {message}' if message else ''}"
+        trouble += f"; {answer.trouble}" if answer.trouble and done.out.strip() else ""
     # An object that breaks off may still be parsed: the text is kept beside the trouble.
     return answer._replace(trouble=trouble) if trouble else answer
 

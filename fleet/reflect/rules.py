@@ -37,7 +37,7 @@ _POINTING_WORDS_MAX = 8
 _PASTES = re.compile(r"```|\d+ [+-]|https?://|\w{8}-\w{4}-\w{4}")
 _MISSING = re.compile(
     r"(?:([\w./~-]*[\w-][\w./-]*): (?:No such file or directory|command not found|not found)"
-    r"|No such file or directory: '?([\w./~-]+)|No module named '?([\w.]+)|[Cc]annot find module '([^']+)')"
+    r"|No such file or directory: '?([\w./~-]+)'?|No module named '?([\w.]+)'?|[Cc]annot find module '([^']+)')"
 )
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
 _FIX_WITHIN = 6
@@ -112,7 +112,7 @@ class Proposal(NamedTuple):
     def as_lesson(self) -> Lesson:
         """Return the lesson of a reflection."""
         by = FAILURE if self.kind in ("failure", "missing") else PERSON
-        return Lesson(text=self.text, wrong=self.wrong, right=self.text, quote=self.quote, by=by, line=self.line)
+        return Lesson(text=self.text, wrong=self.wrong, quote=self.quote, by=by, line=self.line)
 
     @staticmethod
     def id_of(session: str, kind: str, text: str) -> str:
@@ -238,7 +238,8 @@ def _was_missing(session: Session) -> Iterator[Proposal]:
             continue
         for later, after in ran[number + 1 : number + 1 + _FIX_WITHIN]:
             provides = name in later.about and not shell.Command(later.about).is_read_only and name not in call.about
-            if provides and name not in after.text:
+            # An installer names what it installed: only beside another failure is the name one that is missing still.
+            if provides and (name not in after.text or (after.is_ok and not _MISSING.search(after.text))):
                 known_names.add(name)
                 line = shell.Failure(match[0]).line if match else ""
                 text = f"`{shell.Command(call.about).family}` fails with: {line} — `{later.about}` provided it"

@@ -77,7 +77,7 @@ def test_what_is_accepted_is_logged_once_with_its_session_and_proposed_no_more(s
     assert (logged["proposal"], logged["seen"]) == (first["id"], 1)
     assert [each["kind"] for each in proposed(stage, velma)["proposals"]] == ["correction"]
     assert len(proposed(stage, velma, "--accept", "all")["logged"]) == 1
-    nothing = {"sessions": 1, "older": 0, "proposals": [], "known": 2, "logged": []}
+    nothing = {"sessions": 1, "older": 0, "proposals": [], "known": 2, "retired": [], "logged": []}
     assert proposed(stage, velma, "--accept", "all") == nothing
     assert sorted(each["text"] for each in stage.patterns(velma)["patterns"])[1] == first["text"]
     entries = (stage.folder / velma / "agents" / velma / "corrections.md").read_text()
@@ -106,6 +106,10 @@ def test_a_number_of_a_table_of_before_names_no_other_proposal(stage, velma, kep
     left = proposed(stage, velma)["proposals"]
     assert [(each["number"], each["id"]) for each in left] == [second]
     assert first[0] == 1
+    assert (
+        "nothing was logged: what was named is known already"
+        in stage.run(velma, "import", "--transcripts", "--accept", "1").stderr
+    )
     (logged,) = proposed(stage, velma, "--accept", f"2,{first[1]}")["logged"]
     assert logged["proposal"] == second[1]
 
@@ -115,6 +119,9 @@ def test_one_undo_takes_back_all_that_one_command_accepted(stage, velma, kept):
     assert len(stage.patterns(velma)["patterns"]) == 2
     assert "logged 2 proposals of past sessions" in stage.run(velma, "undo").stdout
     assert stage.patterns(velma)["patterns"] == []
+    again = stage.run(velma, "import", "--transcripts").stderr
+    assert "2 lessons of these were imported before and retired since, and stay out: `fleet restore p-" in again
+    assert len(proposed(stage, velma)["retired"]) == 2
     stage.run(velma, "undo", json.loads(stage.run(velma, "undo", "--list", "--json").stdout)["runs"][0]["id"])
     assert [each["seen"] for each in stage.patterns(velma)["patterns"]] == [1, 1]
 
@@ -181,24 +188,18 @@ RULE = "Always deploy the database migration before the api, and wait for its he
 
 
 @pytest.mark.parametrize(
-    ("description", "body", "text", "right", "wrong"),
+    ("description", "body", "text", "wrong"),
     [
-        ("deploy db first", f"{RULE}\n\n**Why:** the api\nfell over twice.\n", RULE, RULE, "the api fell over twice."),
-        ("deploy db first", f"# Deploy order\n\n{RULE}\n", RULE, RULE, "feedback: deploy order"),
-        (
-            "Deploy the database before the api",
-            RULE,
-            "Deploy the database before the api",
-            RULE,
-            "feedback: deploy order",
-        ),
-        ("\u5148\u90e8\u7f72", RULE, "\u5148\u90e8\u7f72", RULE, "feedback: deploy order"),
-        ("", RULE, RULE, RULE, "feedback: deploy order"),
-        ("d", "", None, "", ""),
+        ("deploy db first", f"{RULE}\n\n**Why:** the api\nfell over twice.\n", RULE, "the api fell over twice."),
+        ("deploy db first", f"# Deploy order\n\n{RULE}\n", RULE, "feedback: deploy order"),
+        ("Deploy the database before the api", RULE, "Deploy the database before the api", "feedback: deploy order"),
+        ("\u5148\u90e8\u7f72", RULE, "\u5148\u90e8\u7f72", "feedback: deploy order"),
+        ("", RULE, RULE, "feedback: deploy order"),
+        ("d", "", None, ""),
     ],
 )
-def test_the_rule_of_a_feedback_file_is_found_and_no_word_of_it_is_lost(
-    stage, velma, kept, description, body, text, right, wrong
+def test_the_rule_of_a_feedback_file_is_found_and_nothing_is_logged_that_the_table_does_not_show(
+    stage, velma, kept, description, body, text, wrong
 ):
     (kept / "memory").mkdir()
     page = f"---\nname: deploy order\ndescription: {description}\ntype: feedback\n---\n\n{body}"
@@ -210,7 +211,8 @@ def test_the_rule_of_a_feedback_file_is_found_and_no_word_of_it_is_lost(
     if text:
         proposed(stage, velma, "--accept", found[0]["id"])
         log = (stage.folder / velma / "agents" / velma / "corrections.md").read_text()
-        assert f"**What I got wrong:** {wrong}\n**Correct approach:** {right}\n" in log
+        assert f"**What I got wrong:** {wrong}\n**Correct approach:**\n" in log
+        assert (RULE in stage.run(velma, "sync", "--dry-run", "--json").stdout) == (text == RULE)
 
 
 @pytest.mark.parametrize(("answer", "logged"), [("2", 1), ("all", 2), ("", 0)])

@@ -96,7 +96,7 @@ def test_a_client_that_fails_is_on_record_with_what_it_said(place, talk):
     env = client(place, "claude", failed, code=1)
     found = json.loads(place.fleet("reflect", "--transcript", str(talk.path), "--json", **env).stdout)[0]
     assert found["told"].startswith("saved nothing")
-    assert "claude" in found["record"]["why"]
+    assert "exit code 1; claude gave no answer: Credit balance is too low" in found["record"]["why"]
 
 
 def test_the_end_of_a_session_is_reflected_on_by_a_process_of_its_own(place, talk):
@@ -184,3 +184,4 @@ def test_a_session_must_be_named(place):
     place.fleet("reflect", "--transcript", "/nowhere", expect=2)
     for none in ("soon", "-1d", "0", "nan"):
         place.fleet("reflect", "--all-since", none, expect=2)
+    place.fleet("reflect", "--all-since", "9d", "--transcript", "/nowhere", expect=2)

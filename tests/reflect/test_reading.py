@@ -187,6 +187,24 @@ def as_read(talk: Talk) -> Session:
     return sessions.read(talk.path)
 
 
+@pytest.mark.parametrize(
+    ("printed", "is_ok", "found"),
+    [
+        ("Successfully installed requests-2.31.0", True, 1),
+        ("ERROR: No matching distribution found for requests", False, 0),
+        ("No module named 'requests'", True, 0),
+    ],
+)
+def test_what_a_command_lacked_is_heard_though_its_installer_names_it(tmp_path, printed, is_ok, found):
+    talk = Talk(tmp_path / "t.jsonl").says("run the tests")
+    talk.runs("pytest", "E  ModuleNotFoundError: No module named 'requests'", ok=False)
+    talk.runs("pip install requests", printed, ok=is_ok).runs("pytest", "1 passed")
+    session = sessions.read(talk.path)
+    lessons = [each for each in rules.reflect(session).lessons if not digest.Support(session.events).of(each)]
+    missing = "`pytest` fails with: No module named 'requests' — `pip install requests` provided it"
+    assert [each.text for each in lessons] == [missing] * found
+
+
 def test_a_correction_that_comes_after_nothing_names_nothing_wrong(tmp_path):
     talk = Talk(tmp_path / "t.jsonl").says("no, never merge staging into main; cherry-pick each commit")
     [lesson] = rules.reflect(as_read(talk)).lessons

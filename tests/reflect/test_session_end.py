@@ -221,6 +221,18 @@ def test_by_hand_the_lessons_of_an_undone_reflection_wait_and_a_yes_brings_them_
     assert all(text in known for text in texts)
 
 
+def test_a_lesson_that_waits_is_shown_with_its_right_way_unless_that_repeats_it(w, talk, tmp_path):
+    rule, way = "Publish with the script", "run publish.sh on the host of Contoso"
+    lessons = [{"text": rule, "right": way}, {"text": "Never publish by hand", "right": "never publish by hand!"}]
+    scripted(w, tmp_path, answer(lessons=lessons))
+    session_end.reflect(w, "velma", talk.path)
+    shown = [each.item.diff for each in deciding.listing(w).entries]
+    assert shown == [f"+ {rule}\n+ right: {way}", "+ Never publish by hand"]
+    for each in deciding.listing(w).entries:
+        deciding.approve(w, "velma", each.item.id)
+    assert {each.text: each.correct for each in w.patterns.lessons()} == {rule: way, "Never publish by hand": ""}
+
+
 def test_what_a_person_wrote_since_stays_when_a_run_is_undone(w, talk, tmp_path):
     scripted(w, tmp_path, answer(memory_notes=["never force-push to a shared branch"]))
     done = session_end.reflect(w, "velma", talk.path)
@@ -294,6 +306,19 @@ def test_of_notes_that_nobody_supports_no_more_than_five_a_session_wait(w, tmp_p
     assert "the alpha server restarts slowly" in (w.home("velma") / "memory.md").read_text()
     assert [each.item.title for each in deciding.listing(w).entries] == unsaid[:4]
     assert sum("one more than 5" in why for each in done.record.writers for why in each.skipped) == 2
+
+
+def test_notes_are_five_a_session_also_where_it_goes_on_after_a_reflection(w, tmp_path):
+    things = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot"]
+    notes = [f"the {each} server restarts slowly" for each in things]
+    talk = Talk(tmp_path / "t.jsonl").says("remember: " + ", ".join(notes))
+    for part, count in ((notes[:3], 3), (notes, 2), (notes, 0)):
+        scripted(w, tmp_path, answer(memory_notes=part))
+        done = session_end.reflect(w, "velma", talk.says("go on").path)
+        assert {each.name: each.count for each in done.record.writers}["notes"] == count
+    assert (w.home("velma") / "memory.md").read_text().count("server restarts") == 5
+    undoing.undo(w, Records(w, "velma").passes()[1].record.run)
+    assert session_end.reflect(w, "velma", talk.says("go on").path).record.saved == 2
 
 
 def test_a_skill_is_never_overwritten(w, talk, tmp_path):
@@ -446,10 +471,24 @@ def program(w: Workspace, tmp_path, text: str, **more: object) -> None:
 
 def test_a_record_leads_to_its_transcript_from_wherever_it_is_asked(w, talk, monkeypatch):
     monkeypatch.chdir(talk.path.parent)
-    session_end.reflect(w, "velma", Path(talk.path.name))
+    session_end.reflect(w, "velma", Path("..", talk.path.parent.name, talk.path.name))
+    assert ".." not in Records(w, "velma").read()[0].transcript
     [record] = Records(w, "velma").read()
     monkeypatch.chdir(w.root)
     assert session_end.cited_lines(record)
+
+
+@pytest.mark.parametrize("line", [0, 2, 3, 900])
+def test_the_lines_that_a_record_cites_have_what_its_lessons_quote(w, talk, tmp_path, line):
+    quote = "Never force-push to a shared branch"
+    lesson = {"text": "Use --force-with-lease, never force-push", "quote": quote, "by": "person", "line": line}
+    scripted(w, tmp_path, answer(lessons=[lesson, {"text": "Tidy up", "quote": "nobody wrote this", "line": 1}]))
+    record = session_end.reflect(w, "velma", talk.path).record
+    said = next(number for number, row in enumerate(talk.path.read_text().splitlines(), 1) if quote[1:] in row)
+    assert record.drawn == (said,)
+    talk.path.write_text("{}\n" * 3 + talk.path.read_text())
+    [(number, text)] = session_end.cited_lines(record)
+    assert (number, quote[1:] in text) == (said + 3, True)
 
 
 @pytest.mark.parametrize(
@@ -476,20 +515,33 @@ def test_a_reflector_that_misbehaves_is_a_record_and_nothing_else(w, talk, tmp_p
     assert records.spent(w, "2026-05-09") == pytest.approx(0.5), "what nobody said counts as reserved"
 
 
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        ({"reflector": "command", "command": ["./reflector.sh"]}, "could not be started from an empty folder"),
-        ({"reflector": "codex"}, "codex is not on the PATH"),
-    ],
-)
-def test_a_reflector_that_never_ran_has_cost_nothing(w, talk, monkeypatch, said, told):
+def test_a_reflector_that_never_ran_has_cost_nothing(w, talk):
+    settings(w, reflector="command", command=["./reflector.sh"])
+    session_end.Choice(w).agree()
+    record = session_end.reflect(w, "velma", talk.path).record
+    assert "could not be started from an empty folder" in record.why
+    assert record.tokens_in == 0
+    assert records.spent(w, "2026-05-09") == 0
+
+
+@pytest.mark.parametrize("said", [{"reflector": "codex"}, {"reflector": "command", "command": ["codex", "exec"]}])
+def test_a_session_waits_while_the_reflector_is_not_on_the_path_as_a_services_may_lack_it(
+    w, talk, tmp_path, monkeypatch, said
+):
     monkeypatch.setenv("PATH", str(w.root))
     settings(w, **said)
     session_end.Choice(w).agree()
-    record = session_end.reflect(w, "velma", talk.path).record
-    assert told in record.why
+    LocalFolder(str(w.root)).hear(talk.session, "claude-code", "velma", str(talk.path), has_ended=True)
+    [done] = session_end.reflect_due(w)
+    assert (done.is_deferred, done.why) == (True, "deferred: codex is not on the PATH")
+    assert next(iter(session_end.findings(w, "velma")))[1] == "codex is not on the PATH"
     assert records.spent(w, "2026-05-09") == 0
+    program = tmp_path / "codex"
+    program.write_text(f"#!/bin/sh\ncat >{tmp_path}/asked.txt\necho '{answer()}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert [each.is_deferred for each in session_end.reflect_due(w)] == [False]
+    assert not session_end.reflect_due(w)
 
 
 def test_a_reflector_without_a_folder_for_temporary_files_never_ran(w, talk, tmp_path, monkeypatch):
@@ -528,6 +580,22 @@ def test_nothing_that_is_named_by_a_tracked_file_is_asked_without_a_yes_on_this_
     session_end.Choice(w).agree()
     settings(w, reflector="command", command=["/bin/cat"])
     assert session_end.Choice(w).unagreed(), "another command is another question"
+
+
+def test_of_what_fleet_toml_names_and_what_a_person_chose_here_the_later_yes_holds(w, talk, tmp_path):
+    scripted(w, tmp_path, answer())
+    for chosen in ("claude", "rules"):
+        assert session_end.Choice(w).named == "command"
+        session_end.Choice(w).choose(chosen)
+        assert (session_end.Choice(w).named, session_end.Choice(w).unagreed()) == (chosen, "")
+        if chosen == "rules":
+            assert next(iter(session_end.findings(w, "velma")))[1].startswith("by rules;")
+            assert session_end.reflect(w, "velma", talk.path).record.reflector == "rules"
+        assert session_end.Choice(w).agree() == [f"command {json.dumps(list(w.config.reflect.command))}"]
+    assert times_asked(tmp_path) == 0
+    assert session_end.reflect(w, "velma", talk.says("go on").path).record.reflector == "command"
+    w.state.put(reflector="rules")  # a no to the host's model, from before somebody agreed to fleet.toml's
+    assert session_end.Choice(w).named == "command"
 
 
 def test_a_cap_that_a_pull_raises_is_asked_about_and_one_that_it_lowers_is_not(w, tmp_path):
@@ -602,6 +670,19 @@ def test_a_session_that_somebody_named_runs_the_next_day_too_where_it_was_deferr
     assert not Records(w, "velma").deferred()
 
 
+def test_a_deferred_session_whose_transcript_is_gone_waits_no_more_and_is_on_record(w, tmp_path, monkeypatch):
+    monkeypatch.setenv("REFLECTION_DAILY_CAP_USD", "0.1")
+    scripted(w, tmp_path, answer(), cost=0.5)
+    path = taught(tmp_path / "t" / "1.jsonl", "session-1").path
+    assert session_end.reflect(w, "velma", path, by_hand=True).is_deferred
+    path.unlink()
+    assert not session_end.reflect_due(w, dry_run=True)
+    assert [each.record.why for each in session_end.reflect_due(w)] == ["its transcript is gone"]
+    assert not Records(w, "velma").deferred()
+    assert not session_end.reflect_due(w)
+    assert len(Records(w, "velma").passes()) == 1
+
+
 def test_money_counts_for_the_day_on_which_it_was_reserved_however_the_clock_jumps(w, clock, tmp_path, monkeypatch):
     monkeypatch.setenv("REFLECTION_DAILY_CAP_USD", "0.5")
     clock.ms = 1_778_371_200_000 - 5  # five milliseconds before midnight, UTC
@@ -630,6 +711,37 @@ def test_an_endpoint_beyond_this_machine_is_asked_by_https_alone(w, talk):
     settings(w, reflector="endpoint", url="http://example.org/v1", model="m")
     session_end.Choice(w).agree()
     assert "no address that lessons may go to" in session_end.reflect(w, "velma", talk.path).record.why
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_question_that_was_interrupted_counts_as_reserved_though_the_session_is_asked_about_again(
+    w, talk, tmp_path, monkeypatch, is_killed
+):
+    scripted(w, tmp_path, answer(), cost=0.02)
+    stop = KeyboardInterrupt
+    monkeypatch.setattr("fleet.reflect.reflection.ask", lambda *_: (_ for _ in ()).throw(stop))
+    if is_killed:  # nothing is written any more
+        monkeypatch.setattr(Records, "append", lambda *_: (_ for _ in ()).throw(stop))
+    with pytest.raises(stop):
+        session_end.reflect(w, "velma", talk.path)
+    monkeypatch.undo()
+    assert records.spent(w, "2026-05-09") == pytest.approx(0.5)
+    settled = [each.why for each in Records(w, "velma").read() if each.line == "settled"]
+    assert settled == ["it was interrupted, and counts as reserved"] * (not is_killed)
+    assert session_end.reflect(w, "velma", talk.path).record.run.endswith("-2")
+    assert records.spent(w, "2026-05-09") == pytest.approx(0.52)
+
+
+def test_each_agent_has_its_own_reflection_on_a_session_and_takes_its_own_back(w, talk, tmp_path):
+    scripted(w, tmp_path, answer(memory_notes=["never force-push to a shared branch"]))
+    with w.locked():
+        w.mint("tank")
+    first, second = (session_end.reflect(w, agent, talk.path).record for agent in ("velma", "tank"))
+    assert (w.home("tank") / "memory.md").exists()
+    assert first.saved == second.saved == 1
+    undoing.undo(w, second.run)
+    assert not (w.home("tank") / "memory.md").exists()
+    assert (w.home("velma") / "memory.md").exists()
 
 
 def test_a_crash_after_the_answer_costs_no_second_answer(w, talk, tmp_path):
@@ -764,6 +876,23 @@ def test_old_sessions_are_resumed_where_they_stopped(w, tmp_path):
     next(iter(session_end.reflect_all(w, "velma", found.waiting)))
     again = session_end.history(w, "velma", 3650, paths)
     assert (len(again.waiting), again.done) == (2, 1)
+
+
+def test_by_hand_all_sessions_that_were_skipped_or_undone_are_tried_again_as_a_single_one_is(w, tmp_path):
+    paths = [taught(tmp_path / "old" / f"{n}.jsonl", f"old-{n}").path for n in range(3)]
+    program(w, tmp_path, "exit 3")
+    for path in paths:
+        session_end.reflect(w, "velma", path)
+    scripted(w, tmp_path, answer(memory_notes=["never force-push to a shared branch"]))
+    undoing.undo(w, session_end.reflect(w, "velma", paths[0], by_hand=True).record.run)
+    found = session_end.history(w, "velma", 3650, paths)
+    assert (len(found.waiting), found.done, found.usd) == (3, 0, 1.5)
+    assert [each.record.outcome for each in session_end.reflect_all(w, "velma", found.waiting)] == ["success"] * 3
+    assert session_end.history(w, "velma", 3650, paths)[:2] == ([], 3)
+    for path in paths:
+        shown = session_end.reflect(w, "velma", path, dry_run=True, by_hand=True)
+        assert "was reflected on already" in shown.why
+        assert shown.plan is None
 
 
 def test_a_refusal_that_is_heard_after_it_was_reflected_on_waits_for_nobody(w, talk):

@@ -9,6 +9,7 @@ import pytest
 from crdt import clock
 from fleet import RELEASED_MS
 from fleet.app import consolidating, learning, sleeping, undoing
+from fleet.hosts.local import LocalFolder
 from fleet.learn.corrections_md import Correction
 from fleet.model.errors import BusyError, DiskError, UsageError
 from fleet.model.line import Column, Line
@@ -492,6 +493,17 @@ def test_a_session_that_is_done_again_is_said_to_have_nothing_new(tmp_path):
     assert "nothing of it" not in stand.run("w", "done", "--session", "s1").stderr
     again = stand.run("w", "done", "--session", "s1", expect=1).stderr
     assert "no transcript of session 's1' here, and nothing of it that is not in the day's log already" in again
+
+
+def test_done_ends_the_session_that_the_environment_names_and_no_other(tmp_path):
+    stand = Stage(tmp_path)
+    stand.run("w", "init", "--agent", "velma")
+    for session in ("sess-a", "sess-b"):  # the last that a host reported is b
+        talk = taught(tmp_path / f"{session}.jsonl", session)
+        LocalFolder(str(tmp_path / "w")).hear(session, "claude-code", "velma", str(talk.path), has_ended=False)
+    assert stand.run("w", "done", CLAUDE_CODE_SESSION_ID="sess-a").stdout.startswith("sess-a: saved")
+    assert "no transcript of session 'unknown'" in stand.run("w", "done", FLEET_SESSION="unknown", expect=1).stderr
+    assert [each.session for each in LocalFolder(str(tmp_path / "w")).heard()] == ["sess-b"]
 
 
 def test_a_sleep_that_only_rendered_pages_does_not_say_that_nothing_changed(tmp_path):

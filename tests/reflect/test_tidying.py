@@ -321,7 +321,7 @@ def test_facts_of_the_hosts_memory_wait_as_candidates_where_that_is_allowed(tmp_
     root.mkdir()
     folder = tmp_path / "home/projects" / re.sub(r"[^A-Za-z0-9]", "-", str(root)) / "memory"
     folder.mkdir(parents=True)
-    page = "---\nname: digest\ntype: feedback\ndescription: Pin actions by digest\n---\nbody\n"
+    page = "---\nname: digest\ntype: feedback\ndescription: Pin actions by digest\n---\nAs Ms Maier asked\n"
     (folder / "digest.md").write_text(page)
     (folder / "report.md").write_text(REPORT)
     quiet = opened(root, wall)
@@ -334,7 +334,9 @@ def test_facts_of_the_hosts_memory_wait_as_candidates_where_that_is_allowed(tmp_
     done = tidy(told)
     assert done.report.dreamed_accepted == 1
     assert done.report.dream_report_ingested == housekeeping.DreamReport(4, 1, 9)
-    assert [each.item.title for each in Inboxes(told, ["velma"]).waiting("candidate")] == ["Pin actions by digest"]
+    [item] = [each.item for each in Inboxes(told, ["velma"]).waiting("candidate")]
+    assert item.title == "Pin actions by digest"
+    assert "Ms Maier" not in str(item), "a yes shares what the item shows, and no more"
     again = tidy(told).report
     assert (again.dreamed_accepted, again.dream_report_ingested) == (0, None)
     told.close()
