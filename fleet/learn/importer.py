@@ -69,8 +69,8 @@ def retired_remark(ids: list[str]) -> str:
     were, stay = ("was", "stays") if len(ids) == 1 else ("were", "stay")
     return (
         f"{number} of these {were} imported before and retired since, and {stay} out: `fleet restore {ids[0]}` brings "
-        "one back; `fleet undo --list` names the run that retired them, and `fleet undo RUN` of that run brings back all "
-        "of them"
+        "one back; `fleet undo --list` names the run that retired them, and `fleet undo RUN` of that run brings "
+        "back all of them"
     )
 
 
