@@ -498,6 +498,19 @@ def test_a_promotion_is_undone_by_one_command_also_after_others_changed_the_file
     assert not project.rows()
 
 
+def test_of_two_promotions_the_later_one_stays_in_its_place_when_the_first_is_undone(project):
+    promote_auto(project, "# A\n\n### Patterns\n\n- keep it short\n")
+    three_sessions(project, later := "vite dev server needs port 5174 open", first=4)
+    project.fleet("undo", re.search(r"fleet undo (reflect-\S+)", project.page)[1])
+    three_sessions(project, later, first=7)
+    after = project.read("AGENTS.md")
+    assert (
+        after
+        == f"# A\n\n### Patterns\n\n- keep it short\n\n### Gotchas\n- {later} — 3 sessions, 2026-03-21 to 2026-03-23\n"
+    )
+    assert "\n## Auto-Promoted\n| Date |" in project.page
+
+
 def test_one_row_more_than_120_lines_is_refused(project):
     promote_auto(project, RULES + "x\n" * (120 - len(RULES.splitlines())))
     assert len(project.read("AGENTS.md").splitlines()) == 120
