@@ -255,6 +255,8 @@ AGENTS_LINES_MAX = 120
 DAILY_LOG_NAME = ".agents/logs/YYYY-MM-DD.md"
 
 _TITLES = {PATTERN: "Patterns", BOUNDARY: "Boundaries", GOTCHA: "Gotchas"}
+_EVIDENCE = r"\(?(?:reads as a directive: a person decides; )?\d+ sessions, [-\d]{10}(?: to [-\d]{10})?\)?$"
+"""The end of a detail that says how often a row came up, and when (``consolidating``)."""
 _CONFLICT = r"(?m)^(?:<{7}|>{7}|={7}|\|{7})(?: |$)"
 _NAME = r"(?<![\w./-])(?:\./)?\.agents\.local\.md(?![\w.-]*backup)(?![\w-])"
 _STAYS = ("ready to promote", "auto-promoted", "auto-reflect", "gitignore", "git-ignore", "backup")
@@ -297,8 +299,9 @@ class AgentsFile:
         return after, heading
 
     def rules(self) -> list[str]:
-        """Return the texts of the rules."""
-        return [f"{each.item} {each.detail}".strip() for each in Entry.listed(Page.parse(self._text))]
+        """Return the texts of the rules, without how often each came up."""
+        listed = Entry.listed(Page.parse(self._text))
+        return [f"{each.item} {re.sub(_EVIDENCE, '', each.detail)}".strip() for each in listed]
 
     def with_daily_logs(self) -> str:
         """Return the file with the daily log named instead of the scratchpad.

@@ -406,6 +406,18 @@ def test_what_agents_md_says_already_is_not_suggested(project):
     assert not project.rows()
 
 
+@pytest.mark.parametrize("text", [GOTCHA, f"{GOTCHA} — run tsc"])
+def test_a_rule_that_another_checkout_promoted_is_not_promoted_again(project, text):
+    page = auto_reflect.TEMPLATE.replace("suggest", "auto")
+    project.write(".agents.local.md", page)
+    three_sessions(project, text)
+    committed = project.read("AGENTS.md")
+    assert f"- {text}" in committed
+    project.write(".agents.local.md", page)
+    three_sessions(project, text, first=4)
+    assert project.read("AGENTS.md") == committed
+
+
 def test_the_inbox_shows_the_same_rows(project):
     three_sessions(project)
     lines = (project.folder / "agents/tank/inbox.jsonl").read_text().splitlines()
