@@ -510,6 +510,17 @@ def test_a_promotion_is_undone_by_one_command_also_after_others_changed_the_file
     assert not project.rows()
 
 
+def test_a_row_that_waited_waits_again_when_its_promotion_is_undone(project):
+    three_sessions(project)
+    project.write(".agents.local.md", project.page.replace("promote=suggest", "promote=auto"))
+    project.close("session3")
+    assert GOTCHA in project.read("AGENTS.md")
+    project.fleet("undo", re.search(r"fleet undo (reflect-\S+)", project.page)[1])
+    project.close("session3")
+    assert GOTCHA not in project.read("AGENTS.md")
+    assert [row[1] for row in project.rows()] == [GOTCHA]
+
+
 def test_of_two_promotions_the_later_one_stays_in_its_place_when_the_first_is_undone(project):
     promote_auto(project, "# A\n\n### Patterns\n\n- keep it short\n")
     three_sessions(project, later := "vite dev server needs port 5174 open", first=4)
