@@ -284,7 +284,8 @@ def _as_row(recurrence: Recurrence) -> Entry:
     days = " to ".join(dict.fromkeys((recurrence.days[0], recurrence.days[-1])))
     flag = "reads as a directive: a person decides; " if recurrence.is_directive else ""
     evidence = f"{flag}{len(recurrence.sessions)} sessions, {days}"
-    return Entry(recurrence.category, item.strip(), f"{detail} ({evidence})".strip() if detail else evidence)
+    row = Entry(recurrence.category, item.strip(), f"{detail} ({evidence})".strip() if detail else evidence)
+    return row.on_page  # its words are its key in the inbox, which mirrors the page
 
 
 def _evidence(statements: Iterable[Statement]) -> tuple[str, ...]:

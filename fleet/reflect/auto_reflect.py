@@ -65,6 +65,11 @@ class Entry(NamedTuple):
     detail: str = ""
     number: int = 0
 
+    @property
+    def on_page(self) -> "Entry":
+        """The row as the scratchpad's table gives it back."""
+        return _entry(_as_row(self.category, self.item, self.detail), "") or self
+
     @classmethod
     def listed(cls, page: Page, *titles: str) -> "list[Entry]":
         """Return the entries of the sections of these titles, or of the page.
@@ -218,7 +223,7 @@ def _entry(text: str, category: str) -> Entry | None:
         return None  # prose
     if body.startswith("[") and body.endswith("]") and "](" not in body and body.count("[") == body.count("]"):
         body = body[1:-1] if body.count("[") == 1 else body
-    cells = [each.removeprefix("[").removesuffix("]").strip() for each in Page.cells(body)]
+    cells = [re.sub(r"^\[([^][]*)\]$", r"\1", each).strip() for each in Page.cells(body)]
     if not any(cells) or tuple(each.casefold() for each in cells[:2]) in _TEMPLATES:
         return None
     own = _NAMED.get(cells[0].casefold().rstrip("s"), "") if len(cells) >= 2 else ""
@@ -235,7 +240,9 @@ _NAMED = {"gotcha": GOTCHA, "pattern": PATTERN, "boundary": BOUNDARY, "boundarie
 
 
 def _as_row(*cells: str) -> str:
-    clean = (" ".join(each.split()).replace("|", "\\|").replace("`", "'") for each in cells)
+    lines = (" ".join(each.split()).replace("|", "\\|") for each in cells)
+    # A backtick without its other would pair with one of a later cell, and hide the bars between them.
+    clean = (each.replace("`", "'") if each.count("`") % 2 else each for each in lines)
     return f"| {' | '.join(clean)} |"
 
 

@@ -839,6 +839,25 @@ def test_a_row_waits_once_with_its_evidence_in_the_inbox_of_the_agent_that_sugge
     assert list(inbox_ids(project).values()) == ["Pattern for AGENTS.md: by hand"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "run `make warm` before `make test`",
+        "the image needs uvicorn[standard]",
+        "[docs](docs/x.md) needs a theme",
+        "an odd ` tick needs a | bar",
+    ],
+)
+def test_a_row_with_marks_waits_once_with_its_evidence_and_enters_agents_md_with_its_marks(project, text):
+    three_sessions(project, text)
+    (item,) = json.loads(project.fleet("inbox", "--json").stdout)["waiting"]
+    assert (len(item["evidence"]), item["run"] != "") == (3, True)
+    project.fleet("inbox", "approve", item["id"])
+    row = text if text.count("`") % 2 == 0 else text.replace("`", "'")
+    assert f"- {row} — 3 sessions" in project.read("AGENTS.md")
+    assert Scratchpad(project.page).promoted_items() == [row]
+
+
 def test_no_sign_but_a_line_feed_ends_a_line():
     waiting = auto_reflect.Entry("Gotcha", "x", "y")
     page = Scratchpad("# Scratchpad\n\nform\x0cfeed \u2028 \x85\n\n## Ready to Promote\n").with_rows([waiting])
