@@ -241,11 +241,12 @@ class Topic(NamedTuple):
         )
         return _free_path(_title_of(recurrence.text), taken), text
 
-    def merged(self, text: str, statements: Iterable[Statement]) -> str:
+    def merged(self, text: str, statements: Sequence[Statement]) -> str:
         """Return the file's text with a History line for each new session."""
-        firsts: dict[str, str] = {}
+        counted, firsts = Recurrence.separate_sessions(statements), dict[str, str]()
         for each in sorted(statements, key=lambda each: (each.at, each.session)):
-            firsts.setdefault(_mark(each.session), each.at[:10])
+            if each.session in counted:
+                firsts.setdefault(_mark(each.session), each.at[:10])
         new = {session: day for session, day in firsts.items() if session not in {*map(_mark, self.sessions)}}
         if not new:
             return text

@@ -315,6 +315,16 @@ def test_consolidating_twice_changes_nothing(project):
     assert project.files() == before
 
 
+def test_a_block_without_a_session_counts_by_day_however_often_it_is_consolidated(project):
+    recurring(project)
+    (path, *_) = [path for path in sorted(project.files()) if "orders table" in project.read(path)]
+    block = "## Session 10:00 UTC\n\n### Patterns Learned\n\n- the orders table needs an index\n"
+    project.write(path, project.read(path) + block)
+    project.consolidate()
+    assert not project.consolidate(force=True).run
+    assert "(seen 2 sessions)" in project.read(INDEX)
+
+
 def test_a_crash_postpones_nothing(project):
     """The original set its stamp when it began, so that a crash postponed the next run by a day."""
     recurring(project)
