@@ -701,6 +701,19 @@ def test_the_index_has_at_most_200_lines_and_25000_bytes():
     assert "my own words" in cut
 
 
+def test_a_topic_of_more_sessions_takes_the_place_of_one_of_fewer_in_a_full_index():
+    once = [consolidation.Topic(f".agents/topics/{n:04}.md", "gotcha", f"Title {n}", (), ("s",)) for n in range(300)]
+    text = consolidation._with_pointers("- [Mine](topics/mine.md)\n", once, {})[0]
+    often = consolidation.Topic(".agents/topics/often.md", "gotcha", "Often met", (), ("s", "t"))
+    mine = consolidation.Topic(".agents/topics/mine.md", "gotcha", "Mine")
+    text, dropped, left_out = consolidation._with_pointers(text, [*once, often, mine], {})
+    assert "often.md#often-met" in text
+    assert "[Mine]" in text
+    assert (len(text.splitlines()), len(dropped)) == (200, 1)
+    assert left_out == 300 - text.count("(seen 1 session)")
+    assert consolidation._with_pointers(text, [*once, often, mine], {}) == (text, [], left_out)
+
+
 def test_stale_pointers_are_dropped_and_no_file_is_removed(project):
     recurring(project)
     project.consolidate()
