@@ -215,8 +215,16 @@ def test_a_lesson_that_helped_was_reused(project):
 
 
 def test_a_lesson_whose_command_was_run_after_it_was_shown_was_reused(project):
-    told = ("--wrong", "w", "--right", "r", "--trigger", "Bash:pnpm*")
-    project.fleet("correct", *told, "--pattern", "Run `pnpm test --run`, not `pnpm test --watch`, in CI")
+    lesson = "Run `pnpm test --run`, not `pnpm test --watch`, in CI"
+    told = (
+        "--wrong",
+        "w",
+        "--right",
+        "pnpm test --run (as the workflow of the release does)",
+        "--trigger",
+        "Bash:pnpm*",
+    )
+    project.fleet("correct", *told, "--pattern", lesson)
     project.hook("SessionStart", {"source": "startup"})
     project.bash("pnpm test --watch")
     assert not project.seen()
@@ -224,7 +232,8 @@ def test_a_lesson_whose_command_was_run_after_it_was_shown_was_reused(project):
     assert not project.seen()
     project.bash("pnpm test --run")
     project.bash("pnpm test --run")
-    assert sum("| Reused: " in line for line in project.seen()) == 1
+    (line,) = [line for line in project.seen() if "| Reused: " in line]
+    assert f"| Reused: {lesson} <!--" in line
 
 
 def test_files_and_appends_are_all_that_it_takes(project):
