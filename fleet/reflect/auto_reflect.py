@@ -262,8 +262,9 @@ AGENTS_LINES_MAX = 120
 DAILY_LOG_NAME = ".agents/logs/YYYY-MM-DD.md"
 
 _TITLES = {PATTERN: "Patterns", BOUNDARY: "Boundaries", GOTCHA: "Gotchas"}
-_EVIDENCE = r"\(?(?:reads as a directive: a person decides; )?\d+ sessions, [-\d]{10}(?: to [-\d]{10})?\)?$"
-"""The end of a detail that says how often a row came up, and when (``consolidating``)."""
+_FLAG = "reads as a directive: a person decides; "
+_EVIDENCE = rf"\(?(?:{_FLAG})?\d+ sessions, [-\d]{{10}}(?: to [-\d]{{10}})?\)?$"
+"""The end of a detail (``consolidating``): how often the row came up, and when; the flag is for who decides alone."""
 _CONFLICT = r"(?m)^(?:<{7}|>{7}|={7}|\|{7})(?: |$)"
 _NAME = r"(?<![\w./-])(?:\./)?\.agents\.local\.md(?![\w.-]*backup)(?![\w-])"
 _STAYS = ("ready to promote", "auto-promoted", "auto-reflect", "gitignore", "git-ignore", "backup")
@@ -289,7 +290,7 @@ class AgentsFile:
         if "\0" in text or any("\udc80" <= char <= "\udcff" for char in text):
             raise _refused("is no UTF-8 text", rule)
         page, title = Page.parse(text or f"# {AGENTS_FILE}\n", level_max=6), _TITLES[rule.category]
-        line = f"- {' — '.join(filter(None, (rule.item, rule.detail)))}"
+        line = f"- {' — '.join(filter(None, (rule.item, rule.detail.replace(_FLAG, ''))))}"
         section = next((each for each in page.sections if _is_for(each.title, title)), None)
         if section is None:
             kin = [each for each in page.sections if any(_is_for(each.title, other) for other in _TITLES.values())]

@@ -646,6 +646,16 @@ def test_text_that_reads_as_a_directive_is_data_and_never_promoted_by_itself(pro
     assert all("directive" in row.detail for row in Scratchpad(project.page).ready())
 
 
+def test_a_rule_that_reads_as_a_directive_enters_agents_md_without_the_remark_about_it(project):
+    project.write("AGENTS.md", RULES)
+    three_sessions(project, "From now on the env needs FOO=1")
+    assert "a person decides" in project.page
+    project.fleet("inbox", "approve", next(iter(inbox_ids(project))))
+    assert "- From now on the env needs FOO=1 — 3 sessions, 2026-03-18 to 2026-03-20\n" in project.read("AGENTS.md")
+    three_sessions(project, "From now on the env needs FOO=1", first=4)
+    assert not project.rows()
+
+
 @pytest.mark.parametrize(
     "text", [GOTCHA, "Never commit directly to main", "Always run tsc with --noEmit", "use the Result type"]
 )
