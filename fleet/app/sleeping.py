@@ -236,7 +236,7 @@ def _tidy(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
         left.append(f"the plan changes too much. {tidied.left}")
     if tidied.report.skipped is not None:
         left.append(tidied.report.summary())
-    number = tidied.report.changes if tidied.run or dry_run else 0
+    number = tidied.plan.notes_changed if tidied.run or dry_run else 0
     read = counted(tidied.report.total_scanned, "note")
     return Phase(
         read=read,

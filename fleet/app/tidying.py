@@ -128,7 +128,7 @@ def _carry_out(
         tidied = TidyResult(notebook.plan(), total=len(notebook.notes))
         if dry_run or not tidied.plan.changes:
             return None
-        if is_capped and tidied.report.changes > workspace.config.sleep.changes_max(tidied.total):
+        if is_capped and tidied.plan.notes_changed > workspace.config.sleep.changes_max(tidied.total):
             pending, left = _put_tidying_aside(workspace, agent, tidied)
             tidied = tidied._replace(pending=pending, left=left)
             return None
@@ -359,14 +359,14 @@ def _write(workspace: Workspace, agent: str, fields: Sequence[Field]) -> None:
 
 def _record(workspace: Workspace, agent: str, tidied: TidyResult) -> None:
     ids = tuple(dict.fromkeys(each.id for each in tidied.plan.changes))
-    written = Written(name=KIND, ids=ids[:_DIFF_ROWS], count=tidied.report.changes)
+    written = Written(name=KIND, ids=ids[:_DIFF_ROWS], count=tidied.plan.notes_changed)
     record = Record(run=tidied.run, kind=KIND, outcome="success", why=tidied.report.summary(), writers=(written,))
     Records(workspace, agent).append(record)
 
 
 def _put_tidying_aside(workspace: Workspace, agent: str, tidied: TidyResult) -> tuple[str, str]:
     """Put a plan with too many changes into the inbox; return as ``put_aside``."""
-    number, total, rows = tidied.report.changes, tidied.total, tidied.plan.diff()
+    number, total, rows = tidied.plan.notes_changed, tidied.total, tidied.plan.diff()
     if len(rows) > _DIFF_ROWS:
         note = f"... and {len(rows) - _DIFF_ROWS:,} lines more: fleet tidy --mode always --dry-run"
         rows = [*rows[:_DIFF_ROWS], note]

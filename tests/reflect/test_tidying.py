@@ -402,6 +402,15 @@ def test_a_plan_that_changes_too_much_waits_in_the_inbox(workspace):
     assert workspace.notes("velma").get(f"p-{0:016x}").text.startswith("It broke yesterday")
 
 
+def test_a_note_that_gets_a_date_and_is_archived_is_one_change(workspace):
+    for number in range(11):
+        old = START_MS - 300 * DAY_MS
+        note(workspace, number, f"It broke yesterday, for the {number}th time", old, importance=0.1)
+    done = tidy(workspace)
+    assert (done.report.absolutized_dates, done.report.archived, done.plan.notes_changed) == (11, 11, 11)
+    assert done.run  # not more than the 20 that a run may change
+
+
 def noted(stand: Stage, first: int = 0) -> None:
     """Put more dated notes into velma's notebook than a run changes by itself."""
     workspace = Workspace(stand.folder / "w")
