@@ -10,7 +10,7 @@ import pytest
 from crdt import clock
 from fleet import RELEASED_MS
 from fleet.app import inbox as inboxes
-from fleet.app import learning, lessons, starting, tidying, undoing
+from fleet.app import learning, lessons, sleeping, starting, tidying, undoing
 from fleet.learn.corrections_md import Correction
 from fleet.model.line import Column, Line, encode
 from fleet.reflect import housekeeping, records
@@ -337,6 +337,21 @@ def test_facts_of_the_hosts_memory_wait_as_candidates_where_that_is_allowed(tmp_
     again = tidy(told).report
     assert (again.dreamed_accepted, again.dream_report_ingested) == (0, None)
     told.close()
+
+
+def test_a_sleep_names_the_facts_of_the_hosts_memory_and_not_notes_that_it_left(tmp_path, wall, monkeypatch):
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "home"))
+    root = tmp_path / "w"
+    root.mkdir()
+    folder = tmp_path / "home/projects" / re.sub(r"[^A-Za-z0-9]", "-", str(root)) / "memory"
+    folder.mkdir(parents=True)
+    (folder / "digest.md").write_text("---\nname: digest\ntype: feedback\ndescription: Pin actions by digest\n---\n")
+    workspace = opened(root, wall, "[hook]\nauto_memory = true\n")
+    for number in range(5):
+        note(workspace, number, f"Number {number} of the modules needs index {number * 7}")
+    (phase,) = sleeping.sleep(workspace, "velma", only="tidy").phases
+    assert (phase.changed, phase.summary) == (1, "1 fact of the host's memory: fleet inbox")
+    workspace.close()
 
 
 # --- notes in memory.md: fleet's own, and a person's ----------------------------------------------------------------
