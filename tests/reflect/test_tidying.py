@@ -526,6 +526,9 @@ def test_the_command_reads_a_report_from_a_file_or_its_input(tmp_path):
     assert said["skipped"] == "AutoDreamAlreadyRan"
     said = json.loads(stand.run("w", "tidy", "--report", "-", "--json", text=REPORT.replace("4", "5")).stdout)
     assert said["dream_report_ingested"]["consolidated"] == 5
+    assert "was read before" in stand.run("w", "tidy", "--report", "report.md").stderr
+    for text in ("", "no heading", "\0" * 500_000):
+        assert "has no `## Organization Report`" in stand.run("w", "tidy", "--report", "-", text=text).stderr
 
 
 @pytest.mark.parametrize("words", [("--mode", "never"), ("--report", "no-such-file")])
