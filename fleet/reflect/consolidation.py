@@ -170,7 +170,7 @@ class Topic(NamedTuple):
 
     Attributes:
         type: pattern, gotcha, preference, or "".
-        texts: its title and What; or the entries of a list.
+        texts: its title and What, or what stands below the title; or the entries of a list.
         sessions: keys of the sessions in its History.
         trouble: why it is left as it is, "" for nothing.
     """
@@ -197,8 +197,12 @@ class Topic(NamedTuple):
         fields = {match["key"]: match["value"] for match in re.finditer(_FIELD, front)}
         page = Page.parse(text[len(front) :], level_max=6)
         title = next((each.title for each in page.sections if each.level == 1), "")
-        what = [row for section in page.named("What") for row in page.inside(section)]
-        listed = [" ".join(filter(None, (each.item, each.detail))) for each in Entry.listed(page, "What")]
+        # A person's page may have no such section, and no title.
+        top = Part("", 1, -1, min([each.heading for each in page.sections], default=len(page.lines)))
+        own = page.named("What") or [each for each in page.sections if each.level == 1][:1] or [top]
+        what = [row for section in own for row in page.inside(section)]
+        entries = Entry.listed(page._replace(rows=what))
+        listed = [" ".join(filter(None, (each.item, each.detail))) for each in entries]
         prose = " ".join(row.text.strip() for row in what if row.text.strip())
         return cls(
             path,

@@ -484,6 +484,16 @@ def test_a_duplicate_is_merged_into_the_entry_that_is_there(project):
     assert "(seen 3 sessions)" in project.read(INDEX)
 
 
+@pytest.mark.parametrize("page", ["# Database\n\n{}\n", "{}\n", "# Database\n\n- {}\n- another\n\n## History\n\n- x\n"])
+def test_a_duplicate_is_merged_into_a_page_without_a_what_of_its_own(project, page):
+    project.write(".agents/topics/own.md", page.format("the orders table needs an index"))
+    recurring(project)
+    assert project.consolidate().plan.merged
+    assert topic_files(project) == [".agents/topics/own.md"]
+    assert "(merged from session tank s40)" in project.read(".agents/topics/own.md")
+    assert not project.consolidate(force=True).run
+
+
 def test_a_block_that_names_no_session_is_known_in_the_history_by_its_day_and_heading(project):
     for day in ("2026-03-14", "2026-03-15"):
         block = "## Session 10:00 UTC\n\n### Patterns Learned\n\n- the orders table needs an index\n"
