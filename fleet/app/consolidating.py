@@ -276,9 +276,13 @@ def _texts_declined(workspace: Workspace) -> list[str]:
     for run in Runs(workspace).listed() if undone else ():
         for edit in run.edits if run.id in undone and run.kind in (KIND, REFLECTED) else ():
             if edit.path == auto_reflect.FILE:
-                pads = [Scratchpad((data or b"").decode("utf-8", "replace")) for data in (edit.before, edit.after)]
-                before, after = ([*pad.promoted_items(), *(row.item for row in pad.ready())] for pad in pads)
-                texts += [item for item in after if item not in before]
+                before, after = (
+                    Scratchpad((data or b"").decode("utf-8", "replace")) for data in (edit.before, edit.after)
+                )
+                ready = {row.item for row in before.ready()}
+                texts += [row.item for row in after.ready() if row.item not in ready]
+                # A promoted row may have waited before, and waits again now: for a person.
+                texts += [each for each in after.promoted_items() if each not in before.promoted_items()]
             elif edit.path.startswith(f"{consolidation.FOLDER}/") and edit.before is None:
                 texts += Topic.read(edit.path, edit.after or b"").texts[-1:]
     return texts
@@ -290,7 +294,8 @@ def _as_row(recurrence: Recurrence) -> Entry:
     days = " to ".join(dict.fromkeys((recurrence.days[0], recurrence.days[-1])))
     flag = "reads as a directive: a person decides; " if recurrence.is_directive else ""
     evidence = f"{flag}{len(recurrence.sessions)} sessions, {days}"
-    return Entry(recurrence.category, item.strip(), f"{detail} ({evidence})".strip() if detail else evidence)
+    row = Entry(recurrence.category, item.strip(), f"{detail} ({evidence})".strip() if detail else evidence)
+    return row.on_page  # its words are its key in the inbox, which mirrors the page
 
 
 def _evidence(statements: Iterable[Statement]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ event, such as a block and a reminder, are guarded one by one, so that a fault i
 
 import json
 import os
+import re
 import sys
 import time
 from binascii import crc32
@@ -381,7 +382,9 @@ class _HostEvent:
         for pattern in self._notes.of(_use_of(payload.command)) if payload.has_ended else ():
             if self._notes.claim(f"used {pattern}"):
                 row = next((each[2] for each in self._ready.rows() if each[0] == pattern), "")
-                _observing().note(call, "reuse", f"Reused: {row.removeprefix('- ')}")
+                # Without the right way and the evidence, which would not fit into the line: a cut one counts nowhere.
+                text = re.split(r" — right: | \([^()]*\)$", row.removeprefix("- "), maxsplit=1)[0]
+                _observing().note(call, "reuse", f"Reused: {text}")
 
     def _note_end(self) -> Reply:
         """Note how a command ended, or that a file was edited: streaks of failures are counted from these."""

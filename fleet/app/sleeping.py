@@ -236,12 +236,14 @@ def _tidy(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
         left.append(f"the plan changes too much. {tidied.left}")
     if tidied.report.skipped is not None:
         left.append(tidied.report.summary())
-    number = tidied.report.changes if tidied.run or dry_run else 0
+    number, facts = tidied.plan.notes_changed if tidied.run or dry_run else 0, tidied.report.dreamed_accepted
+    summary = tidied.report.summary() if number or not facts else ""
+    host = f"{counted(facts, 'fact')} of the host's memory: fleet inbox" if facts else ""
     read = counted(tidied.report.total_scanned, "note")
     return Phase(
         read=read,
-        changed=number + tidied.report.dreamed_accepted,
-        summary=tidied.report.summary(),
+        changed=number + facts,
+        summary="; ".join(filter(None, (summary, host))),
         left=tuple(left),
         diff=tuple(tidied.plan.diff()) if number else (),
     )

@@ -79,7 +79,7 @@ class TidyResult(NamedTuple):
         if len(rows) > _DIFF_ROWS:
             note = f"... and {len(rows) - _DIFF_ROWS:,} lines more: fleet tidy --mode always --dry-run"
             rows = [*rows[:_DIFF_ROWS], note]
-        return f"Tidying would change {self.report.changes:,} of {self.total:,} notes of {agent}", rows
+        return f"Tidying would change {self.plan.notes_changed:,} of {self.total:,} notes of {agent}", rows
 
 
 def tidy(
@@ -136,7 +136,7 @@ def _carry_out(
         tidied = TidyResult(notebook.plan(), total=len(notebook.notes))
         if dry_run or not tidied.plan.changes:
             return None
-        if is_capped and tidied.report.changes > workspace.config.sleep.changes_max(tidied.total):
+        if is_capped and tidied.plan.notes_changed > workspace.config.sleep.changes_max(tidied.total):
             pending, left = _put_tidying_aside(workspace, agent, tidied)
             tidied = tidied._replace(pending=pending, left=left)
             return None
@@ -367,7 +367,7 @@ def _write(workspace: Workspace, agent: str, fields: Sequence[Field]) -> None:
 
 def _record(workspace: Workspace, agent: str, tidied: TidyResult) -> None:
     ids = tuple(dict.fromkeys(each.id for each in tidied.plan.changes))
-    written = Written(name=KIND, ids=ids[:_DIFF_ROWS], count=tidied.report.changes)
+    written = Written(name=KIND, ids=ids[:_DIFF_ROWS], count=tidied.plan.notes_changed)
     record = Record(run=tidied.run, kind=KIND, outcome="success", why=tidied.report.summary(), writers=(written,))
     Records(workspace, agent).append(record)
 

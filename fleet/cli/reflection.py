@@ -20,7 +20,7 @@ from fleet.model.errors import BusyError, NoError, UsageError
 from fleet.reflect import consolidation
 from fleet.reflect.auto_reflect import READY
 from fleet.reflect.consolidation import Gates
-from fleet.reflect.housekeeping import Mode
+from fleet.reflect.housekeeping import DreamReport, Mode
 from fleet.reflect.records import Record
 from fleet.reflect.reflection import Reflection
 from fleet.store.workspace import Workspace
@@ -207,6 +207,9 @@ def _tidy(
     text = report.read(_REPORT_CHARS_MAX) if report else ""
     with output.acting() as (workspace, who):
         tidied = tidying.tidy(workspace, who, Mode(mode), dry_run=dry_run, report=text)
+        if report is not None and tidied.report.dream_report_ingested is None:
+            why = "was read before" if DreamReport.parse(text) else "has no `## Organization Report`"
+            note(f"the report {why}, and counts for nothing")
         output.show(_tidied_as_json(tidied), _tidied_rows(tidied, dry_run=dry_run))
 
 

@@ -65,6 +65,11 @@ class Entry(NamedTuple):
     detail: str = ""
     number: int = 0
 
+    @property
+    def on_page(self) -> "Entry":
+        """The row as the scratchpad's table gives it back."""
+        return _entry(_as_row(self.category, self.item, self.detail), "") or self
+
     @classmethod
     def listed(cls, page: Page, *titles: str) -> "list[Entry]":
         """Return the entries of the sections of these titles, or of the page.
@@ -218,7 +223,7 @@ def _entry(text: str, category: str) -> Entry | None:
         return None  # prose
     if body.startswith("[") and body.endswith("]") and "](" not in body and body.count("[") == body.count("]"):
         body = body[1:-1] if body.count("[") == 1 else body
-    cells = [each.removeprefix("[").removesuffix("]").strip() for each in Page.cells(body)]
+    cells = [re.sub(r"^\[([^][]*)\]$", r"\1", each).strip() for each in Page.cells(body)]
     if not any(cells) or tuple(each.casefold() for each in cells[:2]) in _TEMPLATES:
         return None
     own = _NAMED.get(cells[0].casefold().rstrip("s"), "") if len(cells) >= 2 else ""
@@ -235,7 +240,9 @@ _NAMED = {"gotcha": GOTCHA, "pattern": PATTERN, "boundary": BOUNDARY, "boundarie
 
 
 def _as_row(*cells: str) -> str:
-    clean = (" ".join(each.split()).replace("|", "\\|").replace("`", "'") for each in cells)
+    lines = (" ".join(each.split()).replace("|", "\\|") for each in cells)
+    # A backtick without its other would pair with one of a later cell, and hide the bars between them.
+    clean = (each.replace("`", "'") if each.count("`") % 2 else each for each in lines)
     return f"| {' | '.join(clean)} |"
 
 
@@ -255,6 +262,9 @@ AGENTS_LINES_MAX = 120
 DAILY_LOG_NAME = ".agents/logs/YYYY-MM-DD.md"
 
 _TITLES = {PATTERN: "Patterns", BOUNDARY: "Boundaries", GOTCHA: "Gotchas"}
+_FLAG = "reads as a directive: a person decides; "
+_EVIDENCE = rf"\(?(?:{_FLAG})?\d+ sessions, [-\d]{{10}}(?: to [-\d]{{10}})?\)?$"
+"""The end of a detail (``consolidating``): how often the row came up, and when; the flag is for who decides alone."""
 _CONFLICT = r"(?m)^(?:<{7}|>{7}|={7}|\|{7})(?: |$)"
 _NAME = r"(?<![\w./-])(?:\./)?\.agents\.local\.md(?![\w.-]*backup)(?![\w-])"
 _STAYS = ("ready to promote", "auto-promoted", "auto-reflect", "gitignore", "git-ignore", "backup")
@@ -280,7 +290,7 @@ class AgentsFile:
         if "\0" in text or any("\udc80" <= char <= "\udcff" for char in text):
             raise _refused("is no UTF-8 text", rule)
         page, title = Page.parse(text or f"# {AGENTS_FILE}\n", level_max=6), _TITLES[rule.category]
-        line = f"- {' — '.join(filter(None, (rule.item, rule.detail)))}"
+        line = f"- {' — '.join(filter(None, (rule.item, rule.detail.replace(_FLAG, ''))))}"
         section = next((each for each in page.sections if _is_for(each.title, title)), None)
         if section is None:
             kin = [each for each in page.sections if any(_is_for(each.title, other) for other in _TITLES.values())]
@@ -297,8 +307,9 @@ class AgentsFile:
         return after, heading
 
     def rules(self) -> list[str]:
-        """Return the texts of the rules."""
-        return [f"{each.item} {each.detail}".strip() for each in Entry.listed(Page.parse(self._text))]
+        """Return the texts of the rules, without how often each came up."""
+        listed = Entry.listed(Page.parse(self._text))
+        return [f"{each.item} {re.sub(_EVIDENCE, '', each.detail)}".strip() for each in listed]
 
     def with_daily_logs(self) -> str:
         """Return the file with the daily log named instead of the scratchpad.

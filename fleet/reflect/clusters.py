@@ -539,6 +539,23 @@ class Recurrence(NamedTuple):
         """Return the id of a wording: the same for any letter case and marks."""
         return blake2b(_plain(text).encode("utf-8", "replace"), digest_size=4).hexdigest()
 
+    @staticmethod
+    def separate_sessions(statements: Sequence[Statement]) -> tuple[str, ...]:
+        """Return the keys of the separate sessions of statements, by time; those without an id count by day."""
+        named = {each.session for each in statements if each.is_known}
+        days = {each.at[:10] for each in statements if each.is_known}
+        unnamed: dict[str, dict[str, set[str]]] = {}
+        for statement in statements:
+            if not statement.is_known and statement.at[:10] not in days:
+                way = statement.session.partition(" ")[0]
+                unnamed.setdefault(statement.at[:10], {}).setdefault(way, set()).add(statement.session)
+        counted = named | {
+            one for ways in unnamed.values() for one in max(ways.values(), key=lambda each: (len(each), min(each)))
+        }
+        return tuple(
+            dict.fromkeys(each.session for each in sorted(statements, key=_by_time) if each.session in counted)
+        )
+
     @classmethod
     def among(
         cls, statements: Iterable[Statement], known: Sequence[str] = (), compared: Callable[[str], str] = str
@@ -574,26 +591,11 @@ def _recurrence(statements: list[Statement]) -> Recurrence:
     counted = Counter(texts)
     first = {text: at for at, text in reversed(list(enumerate(texts)))}
     order = sorted(counted, key=lambda text: (-counted[text], first[text]))
-    return Recurrence(order[0], tuple(order[1:]), tuple(statements), _separate_sessions(statements))
+    return Recurrence(order[0], tuple(order[1:]), tuple(statements), Recurrence.separate_sessions(statements))
 
 
 def _by_time(each: Statement) -> tuple[str, str, str]:
     return each.at, each.session, each.text
-
-
-def _separate_sessions(statements: Sequence[Statement]) -> tuple[str, ...]:
-    """Return the keys of the separate sessions of statements, by time."""
-    named = {each.session for each in statements if each.is_known}
-    days = {each.at[:10] for each in statements if each.is_known}
-    unnamed: dict[str, dict[str, set[str]]] = {}
-    for statement in statements:
-        if not statement.is_known and statement.at[:10] not in days:
-            way = statement.session.partition(" ")[0]
-            unnamed.setdefault(statement.at[:10], {}).setdefault(way, set()).add(statement.session)
-    counted = named | {
-        one for ways in unnamed.values() for one in max(ways.values(), key=lambda each: (len(each), min(each)))
-    }
-    return tuple(dict.fromkeys(each.session for each in sorted(statements, key=_by_time) if each.session in counted))
 
 
 def _plain(text: str) -> str:

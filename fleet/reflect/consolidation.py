@@ -11,6 +11,7 @@ between the lines that people put there. A monolithic scratchpad is migrated to 
 
 import json
 import re
+from bisect import insort
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -169,7 +170,7 @@ class Topic(NamedTuple):
 
     Attributes:
         type: pattern, gotcha, preference, or "".
-        texts: its title and What; or the entries of a list.
+        texts: its title and What, or what stands below the title; or the entries of a list.
         sessions: keys of the sessions in its History.
         trouble: why it is left as it is, "" for nothing.
     """
@@ -196,8 +197,12 @@ class Topic(NamedTuple):
         fields = {match["key"]: match["value"] for match in re.finditer(_FIELD, front)}
         page = Page.parse(text[len(front) :], level_max=6)
         title = next((each.title for each in page.sections if each.level == 1), "")
-        what = [row for section in page.named("What") for row in page.inside(section)]
-        listed = [" ".join(filter(None, (each.item, each.detail))) for each in Entry.listed(page, "What")]
+        # A person's page may have no such section, and no title.
+        top = Part("", 1, -1, min([each.heading for each in page.sections], default=len(page.lines)))
+        own = page.named("What") or [each for each in page.sections if each.level == 1][:1] or [top]
+        what = [row for section in own for row in page.inside(section)]
+        entries = Entry.listed(page._replace(rows=what))
+        listed = [" ".join(filter(None, (each.item, each.detail))) for each in entries]
         prose = " ".join(row.text.strip() for row in what if row.text.strip())
         return cls(
             path,
@@ -241,11 +246,12 @@ class Topic(NamedTuple):
         )
         return _free_path(_title_of(recurrence.text), taken), text
 
-    def merged(self, text: str, statements: Iterable[Statement]) -> str:
+    def merged(self, text: str, statements: Sequence[Statement]) -> str:
         """Return the file's text with a History line for each new session."""
-        firsts: dict[str, str] = {}
+        counted, firsts = Recurrence.separate_sessions(statements), dict[str, str]()
         for each in sorted(statements, key=lambda each: (each.at, each.session)):
-            firsts.setdefault(_mark(each.session), each.at[:10])
+            if each.session in counted:
+                firsts.setdefault(_mark(each.session), each.at[:10])
         new = {session: day for session, day in firsts.items() if session not in {*map(_mark, self.sessions)}}
         if not new:
             return text
@@ -317,31 +323,38 @@ def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[
     ``contradicted``: paths of the topics that a newer one contradicts.
     """
     topic_at = {each.path.removeprefix(".agents/"): each for each in topics if each.path not in contradicted}
-    lines: list[str] = []
-    dropped: list[str] = []
-    pointed: set[str] = set()
-    for line in (text or _INDEX_HEAD).splitlines(keepends=True):
-        title, path = _pointed_to(line)
+    before, lines = (text or _INDEX_HEAD).splitlines(keepends=True), list[str]()
+    for line in before:
+        path = _pointed_to(line)[1]
         # A pointer of fleet's own has an anchor; one without is a person's, and stays.
         has_anchor = "#" in line.partition("](")[2].partition(")")[0]
         if path.startswith("topics/") and path not in topic_at and has_anchor and not _has_own_words(line):
-            dropped.append(title)
             continue
-        pointed.add(path)
         # Only the number of a pointer is updated; its words may be a person's.
         number = topic_at[path].seen if path in topic_at else ""
         lines.append(_SEEN.sub(number, line, count=1) if number else line)
     while not _has_room(lines) and (index := _first_to_drop(lines, topic_at)) is not None:
-        dropped.append(_pointed_to(lines.pop(index))[0])
+        lines.pop(index)
     # Where there is no room for all, topics of more sessions come first.
+    pointed = {_pointed_to(line)[1] for line in lines}
     unpointed = [each for path, each in topic_at.items() if path not in pointed and not each.trouble]
-    left_out = 0
-    for topic in sorted(unpointed, key=lambda topic: (-len(topic.sessions), topic.path)):
-        if not left_out and _has_room(longer := _with_pointer(lines, topic)):
-            lines = longer
-        else:
-            left_out += 1
-    return "".join(lines), dropped, left_out
+    waiting = sorted(unpointed, key=_rank)
+    while waiting:
+        longer, displaced = _with_pointer(lines, waiting[0]), list[Topic]()
+        while not _has_room(longer) and (index := _first_to_drop(longer, topic_at, waiting[0])) is not None:
+            displaced.append(topic_at[_pointed_to(longer.pop(index))[1]])
+        if not _has_room(longer):
+            break
+        lines, waiting = longer, waiting[1:]
+        for topic in displaced:
+            insort(waiting, topic, key=_rank)
+    pointed = {_pointed_to(line)[1] for line in lines}
+    dropped = [title for title, path in map(_pointed_to, before) if path not in pointed]
+    return "".join(lines), dropped, len(waiting)
+
+
+def _rank(topic: Topic) -> tuple[int, str]:
+    return -len(topic.sessions), topic.path
 
 
 def _has_room(lines: list[str]) -> bool:
@@ -379,13 +392,18 @@ def _with_pointer(lines: list[str], topic: Topic) -> list[str]:
     return page.inserted(page.named(title)[0], [_pointer(topic)]).splitlines(keepends=True)
 
 
-def _first_to_drop(lines: list[str], topic_at: Mapping[str, Topic]) -> int | None:
-    """Return the pointer to drop first: that of the fewest sessions, of equals the oldest."""
+def _first_to_drop(lines: list[str], topic_at: Mapping[str, Topic], newer: Topic | None = None) -> int | None:
+    """Return the pointer to drop first: that of the fewest sessions, of equals the oldest.
+
+    ``newer``: the topic that needs its room: one of fleet's own goes, of a topic of fewer sessions; None: any.
+    """
     pointed = [(index, topic_at.get(_pointed_to(line)[1])) for index, line in enumerate(lines)]
     candidates = [
         (len(each.sessions), each.updated, -index, index)
         for index, each in pointed
-        if each is not None and not _has_own_words(lines[index])
+        if each is not None
+        and not _has_own_words(lines[index])
+        and (newer is None or (len(each.sessions) < len(newer.sessions) and _SEEN.search(lines[index])))
     ]
     return min(candidates)[-1] if candidates else None
 

@@ -162,11 +162,6 @@ class ReflectionReport(msgspec.Struct, frozen=True, kw_only=True):
     dream_report_ingested: DreamReport | None = None
     compared_by: str = ""
 
-    @property
-    def changes(self) -> int:
-        """Number of changed notes."""
-        return self.consolidated + self.absolutized_dates + self.archived + self.conflicts_resolved
-
     def summary(self) -> str:
         """Return the report as one line."""
         if self.skipped is not None:
@@ -274,6 +269,11 @@ class Plan(NamedTuple):
             compared_by="words" if cosines is None else "cosine",
         )
         return cls(report, tuple(sweeps.changes), contradictions, {each.id: each.text for each in notes})
+
+    @property
+    def notes_changed(self) -> int:
+        """Number of changed notes: one that gets a date and is archived counts once."""
+        return len({each.id for each in self.changes if each.field in ("text", STAGE)})
 
     def diff(self) -> list[str]:
         """Return the changes as the lines of a diff."""

@@ -44,6 +44,11 @@ _TRIES_MAX = 5
 _SKILL = "SKILL.md"  # a skill is a folder, and this in it
 _PLAN, _DONE, _BEGUN = ".plan", ".json", ".begun"
 _ID = r"[a-z][a-z0-9-]{2,63}"
+_FRAMED = ("/memory.md", "/user-model.md")
+"""Ends of the paths of pages whose headings stay over all that was added since."""
+_LISTS, _ROW_MARKS = ("AGENTS.md", ".agents.local.md", ".agents/local.md"), b"-*+|"
+"""Ends of the paths of pages whose headings stay over rows alone, such as later runs add, and how these begin."""
+_TABLE_RULE = rb"\|[-:| ]*-[-:| ]*"
 _REMOVED = "was removed since; nothing was put back"
 _CHANGED = "was changed while the plan was carried out; it stays as it is"
 
@@ -431,20 +436,15 @@ def _loss(edit: Edit) -> int:
 def _merged(path: str, now: bytes, base: bytes, target: bytes) -> bytes:
     """Return the three-way merge of a file by lines: the target, with what was added and removed since ``base``.
 
-    In an agent's pages a heading of ``base`` stays while something stands below it that was added since.
+    A heading or a table's head of ``base`` stays in some pages while what was added since stands below it.
     """
     lines = base.splitlines(keepends=True)
     theirs, removed_by_them = _diff(lines, now.splitlines(keepends=True))
     ours, removed_by_us = _diff(lines, target.splitlines(keepends=True))
-    levels = [len(line) - len(line.lstrip(b"#")) for line in lines]
-    for end, added in theirs.items() if path.endswith(("/memory.md", "/user-model.md")) else ():
-        level = 7 if b"".join(added).strip(b"\r\n")[:1] not in b"#" else 0
-        for index in reversed(range(end)):
-            if index not in removed_by_us:
-                break
-            if 0 < levels[index] < level:
-                removed_by_us.discard(index)
-                level = levels[index]
+    for end, added in theirs.items():
+        first = b"".join(added).strip(b"\r\n")[:1]
+        if path.endswith(_FRAMED) or (path.endswith(_LISTS) and first in _ROW_MARKS):
+            removed_by_us -= _frame(lines, removed_by_us, end, first)
     merged: list[bytes] = []
     for index, line in enumerate([*lines, b""]):
         kept = [line] if line and index not in removed_by_them | removed_by_us else []
@@ -453,6 +453,22 @@ def _merged(path: str, now: bytes, base: bytes, target: bytes) -> bytes:
                 merged[-1] += b"\n"
             merged.append(row)
     return b"".join(merged)
+
+
+def _frame(lines: list[bytes], removed: set[int], end: int, first: bytes) -> set[int]:
+    """Return the removed headings and table head above the line ``end``, where something was added that so begins."""
+    level, is_row, kept = 0 if first in b"#" else 7, first == b"|", set[int]()
+    for index in reversed(range(end)):
+        if index not in removed:
+            break
+        depth = len(lines[index]) - len(lines[index].lstrip(b"#"))
+        if 0 < depth < level:
+            kept |= {index, index - 1} if not lines[index - 1].strip() else {index}
+            level = depth
+        elif is_row and re.fullmatch(_TABLE_RULE, lines[index].strip()):
+            kept |= {index - 1, index}
+            is_row = False
+    return kept
 
 
 def _once(ours: list[bytes], theirs: list[bytes]) -> list[bytes]:

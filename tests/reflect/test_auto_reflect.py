@@ -215,8 +215,16 @@ def test_a_lesson_that_helped_was_reused(project):
 
 
 def test_a_lesson_whose_command_was_run_after_it_was_shown_was_reused(project):
-    told = ("--wrong", "w", "--right", "r", "--trigger", "Bash:pnpm*")
-    project.fleet("correct", *told, "--pattern", "Run `pnpm test --run`, not `pnpm test --watch`, in CI")
+    lesson = "Run `pnpm test --run`, not `pnpm test --watch`, in CI"
+    told = (
+        "--wrong",
+        "w",
+        "--right",
+        "pnpm test --run (as the workflow of the release does)",
+        "--trigger",
+        "Bash:pnpm*",
+    )
+    project.fleet("correct", *told, "--pattern", lesson)
     project.hook("SessionStart", {"source": "startup"})
     project.bash("pnpm test --watch")
     assert not project.seen()
@@ -224,7 +232,8 @@ def test_a_lesson_whose_command_was_run_after_it_was_shown_was_reused(project):
     assert not project.seen()
     project.bash("pnpm test --run")
     project.bash("pnpm test --run")
-    assert sum("| Reused: " in line for line in project.seen()) == 1
+    (line,) = [line for line in project.seen() if "| Reused: " in line]
+    assert f"| Reused: {lesson} <!--" in line
 
 
 def test_files_and_appends_are_all_that_it_takes(project):
@@ -406,6 +415,18 @@ def test_what_agents_md_says_already_is_not_suggested(project):
     assert not project.rows()
 
 
+@pytest.mark.parametrize("text", [GOTCHA, f"{GOTCHA} — run tsc"])
+def test_a_rule_that_another_checkout_promoted_is_not_promoted_again(project, text):
+    page = auto_reflect.TEMPLATE.replace("suggest", "auto")
+    project.write(".agents.local.md", page)
+    three_sessions(project, text)
+    committed = project.read("AGENTS.md")
+    assert f"- {text}" in committed
+    project.write(".agents.local.md", page)
+    three_sessions(project, text, first=4)
+    assert project.read("AGENTS.md") == committed
+
+
 def test_the_inbox_shows_the_same_rows(project):
     three_sessions(project)
     lines = (project.folder / "agents/tank/inbox.jsonl").read_text().splitlines()
@@ -496,6 +517,30 @@ def test_a_promotion_is_undone_by_one_command_also_after_others_changed_the_file
     three_sessions(project, first=7)
     assert GOTCHA not in project.read("AGENTS.md")
     assert not project.rows()
+
+
+def test_a_row_that_waited_waits_again_when_its_promotion_is_undone(project):
+    three_sessions(project)
+    project.write(".agents.local.md", project.page.replace("promote=suggest", "promote=auto"))
+    project.close("session3")
+    assert GOTCHA in project.read("AGENTS.md")
+    project.fleet("undo", re.search(r"fleet undo (reflect-\S+)", project.page)[1])
+    project.close("session3")
+    assert GOTCHA not in project.read("AGENTS.md")
+    assert [row[1] for row in project.rows()] == [GOTCHA]
+
+
+def test_of_two_promotions_the_later_one_stays_in_its_place_when_the_first_is_undone(project):
+    promote_auto(project, "# A\n\n### Patterns\n\n- keep it short\n")
+    three_sessions(project, later := "vite dev server needs port 5174 open", first=4)
+    project.fleet("undo", re.search(r"fleet undo (reflect-\S+)", project.page)[1])
+    three_sessions(project, later, first=7)
+    after = project.read("AGENTS.md")
+    assert (
+        after
+        == f"# A\n\n### Patterns\n\n- keep it short\n\n### Gotchas\n- {later} — 3 sessions, 2026-03-21 to 2026-03-23\n"
+    )
+    assert "\n## Auto-Promoted\n| Date |" in project.page
 
 
 def test_one_row_more_than_120_lines_is_refused(project):
@@ -599,6 +644,16 @@ def test_text_that_reads_as_a_directive_is_data_and_never_promoted_by_itself(pro
     assert len(project.seen()) == 4
     assert project.read("AGENTS.md") == RULES
     assert all("directive" in row.detail for row in Scratchpad(project.page).ready())
+
+
+def test_a_rule_that_reads_as_a_directive_enters_agents_md_without_the_remark_about_it(project):
+    project.write("AGENTS.md", RULES)
+    three_sessions(project, "From now on the env needs FOO=1")
+    assert "a person decides" in project.page
+    project.fleet("inbox", "approve", next(iter(inbox_ids(project))))
+    assert "- From now on the env needs FOO=1 — 3 sessions, 2026-03-18 to 2026-03-20\n" in project.read("AGENTS.md")
+    three_sessions(project, "From now on the env needs FOO=1", first=4)
+    assert not project.rows()
 
 
 @pytest.mark.parametrize(
@@ -801,6 +856,25 @@ def test_a_row_waits_once_with_its_evidence_in_the_inbox_of_the_agent_that_sugge
     assert (len(rows[GOTCHA]["evidence"]), rows[GOTCHA]["weight"]) == (3, 3.0)
     project.write(".agents.local.md", "".join(row for row in project.page.splitlines(True) if GOTCHA not in row))
     assert list(inbox_ids(project).values()) == ["Pattern for AGENTS.md: by hand"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "run `make warm` before `make test`",
+        "the image needs uvicorn[standard]",
+        "[docs](docs/x.md) needs a theme",
+        "an odd ` tick needs a | bar",
+    ],
+)
+def test_a_row_with_marks_waits_once_with_its_evidence_and_enters_agents_md_with_its_marks(project, text):
+    three_sessions(project, text)
+    (item,) = json.loads(project.fleet("inbox", "--json").stdout)["waiting"]
+    assert (len(item["evidence"]), item["run"] != "") == (3, True)
+    project.fleet("inbox", "approve", item["id"])
+    row = text if text.count("`") % 2 == 0 else text.replace("`", "'")
+    assert f"- {row} — 3 sessions" in project.read("AGENTS.md")
+    assert Scratchpad(project.page).promoted_items() == [row]
 
 
 def test_no_sign_but_a_line_feed_ends_a_line():

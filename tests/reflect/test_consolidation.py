@@ -315,6 +315,16 @@ def test_consolidating_twice_changes_nothing(project):
     assert project.files() == before
 
 
+def test_a_block_without_a_session_counts_by_day_however_often_it_is_consolidated(project):
+    recurring(project)
+    (path, *_) = [path for path in sorted(project.files()) if "orders table" in project.read(path)]
+    block = "## Session 10:00 UTC\n\n### Patterns Learned\n\n- the orders table needs an index\n"
+    project.write(path, project.read(path) + block)
+    project.consolidate()
+    assert not project.consolidate(force=True).run
+    assert "(seen 2 sessions)" in project.read(INDEX)
+
+
 def test_a_crash_postpones_nothing(project):
     """The original set its stamp when it began, so that a crash postponed the next run by a day."""
     recurring(project)
@@ -472,6 +482,16 @@ def test_a_duplicate_is_merged_into_the_entry_that_is_there(project):
     assert "- Updated: 2026-03-19 (merged from session tank new)" in text
     assert "updated: 2026-03-19" in text
     assert "(seen 3 sessions)" in project.read(INDEX)
+
+
+@pytest.mark.parametrize("page", ["# Database\n\n{}\n", "{}\n", "# Database\n\n- {}\n- another\n\n## History\n\n- x\n"])
+def test_a_duplicate_is_merged_into_a_page_without_a_what_of_its_own(project, page):
+    project.write(".agents/topics/own.md", page.format("the orders table needs an index"))
+    recurring(project)
+    assert project.consolidate().plan.merged
+    assert topic_files(project) == [".agents/topics/own.md"]
+    assert "(merged from session tank s40)" in project.read(".agents/topics/own.md")
+    assert not project.consolidate(force=True).run
 
 
 def test_a_block_that_names_no_session_is_known_in_the_history_by_its_day_and_heading(project):
@@ -689,6 +709,19 @@ def test_the_index_has_at_most_200_lines_and_25000_bytes():
     assert len(cut.splitlines()) <= 200
     assert dropped
     assert "my own words" in cut
+
+
+def test_a_topic_of_more_sessions_takes_the_place_of_one_of_fewer_in_a_full_index():
+    once = [consolidation.Topic(f".agents/topics/{n:04}.md", "gotcha", f"Title {n}", (), ("s",)) for n in range(300)]
+    text = consolidation._with_pointers("- [Mine](topics/mine.md)\n", once, {})[0]
+    often = consolidation.Topic(".agents/topics/often.md", "gotcha", "Often met", (), ("s", "t"))
+    mine = consolidation.Topic(".agents/topics/mine.md", "gotcha", "Mine")
+    text, dropped, left_out = consolidation._with_pointers(text, [*once, often, mine], {})
+    assert "often.md#often-met" in text
+    assert "[Mine]" in text
+    assert (len(text.splitlines()), len(dropped)) == (200, 1)
+    assert left_out == 300 - text.count("(seen 1 session)")
+    assert consolidation._with_pointers(text, [*once, often, mine], {}) == (text, [], left_out)
 
 
 def test_stale_pointers_are_dropped_and_no_file_is_removed(project):

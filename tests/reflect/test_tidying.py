@@ -10,7 +10,7 @@ import pytest
 from crdt import clock
 from fleet import RELEASED_MS
 from fleet.app import inbox as inboxes
-from fleet.app import learning, lessons, starting, tidying, undoing
+from fleet.app import learning, lessons, sleeping, starting, tidying, undoing
 from fleet.learn.corrections_md import Correction
 from fleet.model.errors import NoError
 from fleet.model.line import Column, Line, encode
@@ -342,6 +342,21 @@ def test_facts_of_the_hosts_memory_wait_as_candidates_where_that_is_allowed(tmp_
     told.close()
 
 
+def test_a_sleep_names_the_facts_of_the_hosts_memory_and_not_notes_that_it_left(tmp_path, wall, monkeypatch):
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "home"))
+    root = tmp_path / "w"
+    root.mkdir()
+    folder = tmp_path / "home/projects" / re.sub(r"[^A-Za-z0-9]", "-", str(root)) / "memory"
+    folder.mkdir(parents=True)
+    (folder / "digest.md").write_text("---\nname: digest\ntype: feedback\ndescription: Pin actions by digest\n---\n")
+    workspace = opened(root, wall, "[hook]\nauto_memory = true\n")
+    for number in range(5):
+        note(workspace, number, f"Number {number} of the modules needs index {number * 7}")
+    (phase,) = sleeping.sleep(workspace, "velma", only="tidy").phases
+    assert (phase.changed, phase.summary) == (1, "1 fact of the host's memory: fleet inbox")
+    workspace.close()
+
+
 # --- notes in memory.md: fleet's own, and a person's ----------------------------------------------------------------
 
 
@@ -427,6 +442,15 @@ def test_a_plan_that_grew_since_it_was_shown_waits_anew(workspace):
     assert "6 lines more" in again.item.diff
     inboxes.approve(workspace, "velma", again.item.id)
     assert workspace.notes("velma").get(f"p-{21:016x}").text.startswith("It broke 2")
+
+
+def test_a_note_that_gets_a_date_and_is_archived_is_one_change(workspace):
+    for number in range(11):
+        old = START_MS - 300 * DAY_MS
+        note(workspace, number, f"It broke yesterday, for the {number}th time", old, importance=0.1)
+    done = tidy(workspace)
+    assert (done.report.absolutized_dates, done.report.archived, done.plan.notes_changed) == (11, 11, 11)
+    assert done.run  # not more than the 20 that a run may change
 
 
 def noted(stand: Stage, first: int = 0) -> None:
@@ -529,6 +553,9 @@ def test_the_command_reads_a_report_from_a_file_or_its_input(tmp_path):
     assert said["skipped"] == "AutoDreamAlreadyRan"
     said = json.loads(stand.run("w", "tidy", "--report", "-", "--json", text=REPORT.replace("4", "5")).stdout)
     assert said["dream_report_ingested"]["consolidated"] == 5
+    assert "was read before" in stand.run("w", "tidy", "--report", "report.md").stderr
+    for text in ("", "no heading", "\0" * 500_000):
+        assert "has no `## Organization Report`" in stand.run("w", "tidy", "--report", "-", text=text).stderr
 
 
 @pytest.mark.parametrize("words", [("--mode", "never"), ("--report", "no-such-file")])
