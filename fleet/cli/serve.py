@@ -106,6 +106,9 @@ def _words(workspace: Workspace, agent: str, command: str) -> list[str]:
 def _write(service: Service, *, dry_run: bool) -> None:
     """Write a service's files, and put it to work; with ``dry_run`` only show them."""
     service.check()
+    # What runs would go on as it was installed before, and launchd refuses to start it twice.
+    is_again = any(path.exists() for path in service.files)
+    commands = [*(service.end if is_again else ()), *service.start]
     for path, data in service.files.items():
         if dry_run:
             note(f"would write {path}")
@@ -113,7 +116,7 @@ def _write(service: Service, *, dry_run: bool) -> None:
     if not dry_run:
         service.write()
         echo("\n".join(f"wrote {path}" for path in service.files))
-    output.show({"files": list(map(str, service.files)), "to_run": _call(service.start, dry_run=dry_run)}, ())
+    output.show({"files": list(map(str, service.files)), "to_run": _call(commands, dry_run=dry_run)}, ())
 
 
 def _remove(service: Service, *, dry_run: bool) -> None:

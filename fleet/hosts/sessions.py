@@ -73,12 +73,14 @@ def stored(root: str) -> list[Path]:
     ]
     newest = sorted(shared, key=lambda path: path.parts[-4:], reverse=True)[:_STORED_MAX]
     paths += sorted(path for path in newest if _is_below(_began_in(path), root))
-    paths += sorted((home / ".gemini/tmp" / Path(root).name / "chats").glob("session-*.jsonl"))
+    for name in sorted({Path(root).name, Path(root).resolve().name}):
+        paths += sorted((home / ".gemini/tmp" / name / "chats").glob("session-*.jsonl"))
     return paths
 
 
 def _is_below(folder: str, root: str) -> bool:
-    return folder == root or folder.startswith(f"{root}/")
+    """Return whether a folder that a host names lies below a root, which may be reached through a link."""
+    return any(folder == each or folder.startswith(f"{each}/") for each in (root, os.path.realpath(root)))
 
 
 def _began_in(path: Path) -> str:

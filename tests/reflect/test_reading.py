@@ -47,6 +47,26 @@ def test_every_hosts_transcript_tells_the_same(name):
     assert session.events[5].text == "All done: fake final answer."
 
 
+def test_the_transcripts_of_a_project_are_found_through_a_link_to_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    real, link = (tmp_path / name for name in ("real", "link"))
+    real.mkdir()
+    link.symlink_to(real)
+    began = json.dumps({"type": "session_meta", "payload": {"cwd": str(real)}}) + "\n"
+    claude = str(real).replace("/", "-").replace("_", "-").replace(".", "-")
+    for path in (
+        f".claude/projects/{claude}/s.jsonl",
+        ".codex/sessions/2026/05/09/rollout-s.jsonl",
+        ".gemini/tmp/real/chats/session-s.jsonl",
+    ):
+        (tmp_path / "home" / path).parent.mkdir(parents=True)
+        (tmp_path / "home" / path).write_text(began)
+    assert len(sessions.stored(str(link))) == 3
+    assert sessions.stored(str(link)) == sessions.stored(str(real))
+
+
 def test_a_digest_keeps_what_a_person_said_and_says_what_it_left_out(tmp_path):
     talk = Talk(tmp_path / "t.jsonl").says("the first thing")
     for n in range(300):

@@ -174,11 +174,13 @@ def test_where_systemctl_answers_it_is_run(crew):
     said = crew.folder / "said"
     env = {"HOME": str(crew.folder), "XDG_CONFIG_HOME": "", "PATH": f"{programs}:/usr/bin:/bin", "SAID": str(said)}
     crew.run("ann", "sidecar", "install", **env)
+    crew.run("ann", "sidecar", "install", **env)
     crew.run("ann", "sidecar", "uninstall", **env)
-    reload, enable, disable, *_ = said.read_text().splitlines()
+    reload, enable, disable, *again = said.read_text().splitlines()
     assert reload == "--user daemon-reload"
     assert enable.startswith("--user enable --now fleet-sidecar-ann-")
     assert disable.startswith("--user disable --now fleet-sidecar-ann-")
+    assert again[:3] == [reload, enable, disable], "what runs is ended before it starts as it is installed now"
 
 
 # --- telling the manager ----------------------------------------------------------------------------------------------
