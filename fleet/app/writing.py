@@ -375,12 +375,10 @@ class Writing:
         [put] = Inbox(workspace, self._agent).put([item], dry_run=True)
         if not put.is_new:
             return Written(name="skill", skipped=(f"{edit.path}: {put.why}",))
-        if edit.before in (
-            None,
-            edit.after,
-        ):  # a pass that a crash ended may have left it without its place in the inbox
-            part.items.append(item)
-        if edit.before is not None:
+        # A pass that a crash ended may have left the draft without its place in the inbox, and a yes of an earlier
+        # version of fleet left it as the skill reads.
+        part.items += [item] if edit.before in (None, current, edit.after) else []
+        if edit.before not in (None, current):
             return Written(name="skill", skipped=(f"{edit.path} is there already, and is never overwritten",))
         part.edits.append(_unlinked(workspace, edit))
         return Written(name="skill", ids=(edit.path,), count=1)

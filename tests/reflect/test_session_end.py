@@ -373,6 +373,8 @@ def test_after_an_answer_to_an_addition_another_one_to_that_skill_is_proposed(w,
         if decide:
             decide(w, "velma", Inboxes(w, ["velma"]).waiting()[0].item.id)
     assert page.read_text() == f"# Mine\n\n## From a session\n\n{LEASE}\n"
+    draft = w.home("velma") / "skills/publish/SKILL.md"
+    w.files.replace(draft, page.read_bytes())  # as a yes left it before
     more = "Tell the room afterwards which branch went out, and who is to look at it."
     assert drafted(w, tmp_path, talk, 5, more, "How a branch is published").count == 1
 
