@@ -674,5 +674,7 @@ def test_a_page_that_fleet_rendered_is_no_page_of_lessons():
 
 
 def test_a_backslash_at_the_end_of_a_line_breaks_it():
-    (lesson,) = read("# L\n\n## Errors\n- **Wrong:** edited `a\\`\\\n  **Right:** create a branch first\n", "lessons.md")
+    (lesson,) = read(
+        "# L\n\n## Errors\n- **Wrong:** edited `a\\`\\\n  **Right:** create a branch first\n", "lessons.md"
+    )
     assert (lesson.text, json.loads(lesson.identity)[4]) == ("create a branch first", "edited `a\\`")
