@@ -173,7 +173,11 @@ def _heading(raw: str) -> _Heading:
         if match := re.match(_DATE_FIRST, title):
             title, when, is_entry = title[match.end() :], match["when"], True
         elif match := re.match(_BRACKET_FIRST, title):
-            kind, title, is_entry = match["word"], title[match.end() :], True
+            word, title, is_entry = match["word"], title[match.end() :], True
+            is_number = re.fullmatch(
+                _CODE_FIRST, f"{word}:"
+            )  # in `[LRN-20260105-001] best_practice` the kind is behind
+            kind = title * (len(title.split()) == 1) if is_number else word
         elif match := re.match(_CODE_FIRST, title):
             title, is_entry = title[match.end() :], True
         else:
@@ -296,10 +300,11 @@ class _Page:
             if not is_log and Label(title).is_layout():
                 self._leave_all(section, _LAYOUT)
                 return
-        head = _heading(title)
+        head, as_fields = _heading(title), _fields_below(section)
         if section not in self._titles:
-            category = head.kind or category if head.is_entry else head.title
-        context, as_fields = _Context(category, head, is_log), _fields_below(section)
+            is_entry = head.is_entry or (category and (as_fields or _is_entry(section)))
+            category = head.kind or category if is_entry else head.title
+        context = _Context(category, head, is_log)
         if as_fields or any(map(_has_content, section.blocks)):
             self._read_form(section, as_fields, context)
         elif section.blocks or section.sections or section in self._titles:
@@ -736,6 +741,13 @@ def _fields_below(section: Section) -> list[Section]:
     roles = {each.title: Label(each.title).role for each in section.sections if not each.sections}
     has_content = any(role and role[0] in CONTENT_ROLES for role in roles.values())
     return [each for each in section.sections if roles.get(each.title)] if has_content and section.level > 1 else []
+
+
+def _is_entry(section: Section) -> bool:
+    """Return whether a heading names one entry: nothing but fields is under it, and no label twice."""
+    found = [_fields_of(block) for block in section.blocks]
+    labels = [field.label for each in found for field in each if field.role in CONTENT_ROLES]
+    return bool(labels) and all(found) and not section.sections and len({*labels}) == len(labels)
 
 
 def _with_title(text: str, title: str) -> str:

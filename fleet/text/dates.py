@@ -97,6 +97,7 @@ class _Language(NamedTuple):
     after_phrases: re.Pattern[str]
     anchored: re.Pattern[str]
     joined: re.Pattern[str]
+    of_weekday: re.Pattern[str]
     counted: re.Pattern[str]
     words: Mapping[str, frozenset[str]]
 
@@ -189,7 +190,9 @@ def _is_date(match: _Match, text: str) -> bool:
     previous = preceding[-1] if preceding and re.search(r"[^\W\d_]\s+$", before) else ""
     if previous in words["before"] or (previous in words["before_spans"] and match.text.split()[0] in words["spans"]):
         return False
-    if re.search(language.expressions["option"], before) or _is_title(match, text, before):
+    if any(re.search(language.expressions[each], before) for each in ("option", "talk")):
+        return False
+    if language.of_weekday.search(before) or _is_title(match, text, before):  # "on Monday two weeks ago"
         return False
     if words["after"] & {*following[:1]} or language.after_phrases.match(after):
         return False
@@ -236,9 +239,9 @@ def _is_dated_sentence(match: _Match, text: str) -> bool:
     if match.phrase.only == "planned":
         is_order = not words["come"].isdisjoint(before[:1])
         is_one = match.unit not in _CLOCK_UNITS and words["some"].isdisjoint(before[:1])
-        is_event = (sentence & words["comes"] and is_one) or (
-            sentence & words["come"] and (is_order or sentence & words["will"])
-        )
+        is_one = is_one and not sentence & words["lasting"]
+        will = sentence & words["will"] if before[:2] != ["let's", "encrypt"] else set()
+        is_event = (sentence & words["comes"] and is_one) or (sentence & words["come"] and (is_order or will))
         return not sentence & words["never"] and bool(is_event or sentence & words["planned"])
     if not before:  # "Today I merged", and not "Today, distributed systems"
         return not words["subjects"].isdisjoint(after[:1]) and any(_is_past(after[: end + 1]) for end in range(1, 5))
@@ -273,7 +276,9 @@ def _is_added(match: _Match, text: str) -> bool:
     if match.phrase.added or _possessive_end(text, match.end) != match.end:
         return True
     preceding = _words_of(text[max(match.start - _NEAR_CHARS, 0) : match.start])
-    return not _language().words["around"].isdisjoint(preceding[-1:])
+    words = _language().words
+    is_part = preceding[-1:] == ["of"] and not words["parts"].isdisjoint(preceding[-2:])  # "at the end of last week"
+    return is_part or not words["around"].isdisjoint(preceding[-1:])
 
 
 # --- the date of a phrase ---------------------------------------------------------------------------------------------
@@ -359,6 +364,7 @@ def _language() -> _Language:
         after_phrases=re.compile(rf"\s+(?:{raw['after_phrases']})\b", re.IGNORECASE),
         anchored=re.compile(rf"\b(?:{raw['anchored']})\s+$", re.IGNORECASE),
         joined=re.compile(rf"(?:\s*(?:[,/&–]|\b(?:{_any(raw['joined'].split())})\b))*\s*", re.IGNORECASE),
+        of_weekday=re.compile(rf"\b(?:{_any(weekdays)}|{_any(day[:3] for day in weekdays)})s?,?\s+$", re.IGNORECASE),
         counted=re.compile(rf"\b(?:{_any(units)}|{_any(numbers)}),?\s+(?:and|or|to)?\s*$", re.IGNORECASE),
         words={key: frozenset(value.split()) for key, value in lists.items()},
     )

@@ -165,6 +165,16 @@ def test_an_order_in_chinese_or_japanese_is_a_lesson(text):
     assert [each.text for each in read_notes(f"- {text}\n", "lessons.md") if isinstance(each, Note)] == [text]
 
 
+def test_the_category_of_an_entry_is_no_number_and_not_its_title():
+    page = (
+        "# L\n\n## [LRN-20260105-001] best_practice\n### Summary\nAlways take a dump before a migration\n\n"
+        "## Git\n### Wrong migration order\n**Rule:** Number migrations by date\n\n"
+        "## [Security] Tokens in logs\n**Rule:** Never log a token\n\n## Testing\n- **Rule:** Never share fixtures\n"
+    )
+    found = [each.category for each in read_notes(page, "lessons.md") if isinstance(each, Note)]
+    assert found == ["best_practice", "Git", "Security", "Testing"]
+
+
 WRONG, RIGHT = "❌ Copy the whole repo", "✅ Copy only package.json before npm install"
 PAIR = ("Copy only package.json before npm install", "Copy the whole repo")
 

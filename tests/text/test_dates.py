@@ -260,3 +260,25 @@ def test_marks_in_any_order_break_nothing(text):
 def test_its_cost_grows_with_the_text_and_no_faster(text):
     with within(3):
         absolutize(text, AT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It broke on Monday two weeks ago",
+        "Friday a week ago the cache was lost",
+        "It broke on Tue, two weeks ago",
+        "Let's Encrypt certs expire in 90 days",
+        "The cache expires in 3 days, so purge it by hand",
+        "The user typed yesterday and the parser failed",
+        "Humanize printed 3 days ago instead of a date",
+        "the default was last week",
+    ],
+)
+def test_a_weekday_before_a_phrase_a_rule_and_talk_of_words_stay(text):
+    assert absolutize(text, AT) == text
+
+
+@pytest.mark.parametrize("before", ["early", "late", "at the end of", "at the beginning of"])
+def test_a_part_of_a_week_keeps_its_words(before):
+    assert absolutize(f"It broke {before} last week", AT) == f"It broke {before} last week (2026-04-08)"
