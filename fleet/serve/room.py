@@ -259,7 +259,7 @@ class Rooms:
             near >= ADDRESS_MAX and not consent.is_loopback(address)
         ):
             return _Refusal(503, "too many of yours are connected")
-        if not self._is_who_it_says(visitor):
+        if not self._is_itself(visitor):
             return _Refusal(403, "somebody else came under this replica's name before")
         if visitor.room not in self.rooms and len(self.rooms) >= ROOMS_MAX:
             left = [name for name, room in self.rooms.items() if not room.guests]
@@ -269,7 +269,7 @@ class Rooms:
             del self.rooms[min(left, key=lambda name: len(self.rooms[name].document))]
         return visitor
 
-    def _is_who_it_says(self, visitor: _Visitor) -> bool:
+    def _is_itself(self, visitor: _Visitor) -> bool:
         """Return whether a visitor has the key with which its replica came first (trust on first use)."""
         pin = self._pins.get(visitor.replica)
         key = hashlib.sha256(visitor.key.encode("utf-8", "replace")).digest()
