@@ -498,7 +498,7 @@ def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[_PastSession
     for past in waiting:
         try:
             result = reflect(workspace, agent, past.path, by_hand=True)
-        except BusyError as why:
+        except (BusyError, NoError) as why:  # another process has it, or its transcript was removed meanwhile
             result = ReflectResult(past.session, why=str(why))
         yield result
         if result.is_deferred:

@@ -891,6 +891,9 @@ def test_by_hand_all_sessions_that_were_skipped_or_undone_are_tried_again_as_a_s
     assert (len(found.waiting), found.done, found.usd) == (3, 0, 1.5)
     assert [each.record.outcome for each in session_end.reflect_all(w, "velma", found.waiting)] == ["success"] * 3
     assert session_end.history(w, "velma", 3650, paths)[:2] == ([], 3)
+    paths[0].unlink()
+    assert not any(each.record for each in session_end.reflect_all(w, "velma", found.waiting))
+    paths.pop(0)
     for path in paths:
         shown = session_end.reflect(w, "velma", path, dry_run=True, by_hand=True)
         assert "was reflected on already" in shown.why
