@@ -352,7 +352,9 @@ def _words(text: str) -> str:
 def _screen_flag(signal: Flag) -> tuple[str, str, str]:
     """Return title, quote and source, screened."""
     quote = _capped(signal.quote, limits.SIGNAL_QUOTE_CHARS_MAX)
-    title = _capped(signal.title, limits.SIGNAL_TITLE_CHARS_MAX)
+    # A title that the quote begins with: what is a secret by its name in the quote is one here, without its name.
+    is_part = "[REDACTED:" in quote and signal.quote.lstrip().startswith(signal.title.strip())
+    title = _capped("" if is_part else signal.title, limits.SIGNAL_TITLE_CHARS_MAX)
     kind = signal.agent if signal.kind == "agent" and names.is_agent(signal.agent) else _SOURCES[signal.kind]
     title = screening.one_line(title) or _first_line(quote) or "a signal without words"
     return title, quote, f"auto-detected ({kind})"

@@ -17,6 +17,8 @@ from fleet.text import sections
 
 VALUE_PEEK_CHARS = 128  # a value is judged by this prefix; all of it is redacted
 _DIGIT = re.compile("[0-9]")
+_MIXED = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z]).{8,128}\Z")
+_ECHOES_MAX = 16  # values of a text that are searched for where no name stands before them, so that its cost is linear
 NAMED = "env-secret"
 """The kind of a value that its name alone makes a secret."""
 
@@ -30,9 +32,14 @@ def redact_tokens(text: str, kinds: set[str]) -> str:
 
 
 def redact_named(text: str, kinds: set[str]) -> str:
-    """Return the text without values that a name makes secret; the names stay; add their kinds."""
+    """Return the text without values that a name makes secret, wherever they stand; the names stay; add their kinds."""
+    values: set[str] = set()
     for find in (_assigned, _loose, _compared, _signed, _typed):
-        text = _without(text, find(text), kinds)  # each on the result of the last: redacted values weigh nothing
+        spans = [*find(text)]
+        values.update(text[start:end] for start, end, _ in spans)
+        text = _without(text, spans, kinds)  # each on the result of the last: redacted values weigh nothing
+    for value in sorted(filter(_MIXED.match, values))[:_ECHOES_MAX]:
+        text = re.sub(rf"(?<![\w-]){re.escape(value)}(?![\w-])", f"[REDACTED:{NAMED}]", text)
     return text
 
 

@@ -82,6 +82,14 @@ def test_a_persons_signal_is_an_auto_detected_entry(ground):
     assert entry.wrong == "no, use pnpm here\nnot npm"
 
 
+def test_a_secret_by_its_name_in_the_command_is_in_no_part_of_the_entry(ground):
+    value = "Xk29sLq0" + "PzR77aWm"
+    words = f"no, {value} opens the production database"
+    log_of(ground).flag(Flag("human", f"{words}\n(Refused Bash: DB_PASSWORD={value} mysql)", title=words))
+    assert value not in page(ground)
+    assert entries(ground)[0].title == "no, [REDACTED:env-secret] opens the production database"
+
+
 @pytest.mark.parametrize(
     ("told", "source", "heard"),
     [

@@ -762,3 +762,19 @@ def test_a_form_that_more_scanners_know_is_found(text: str, kind: str) -> None:
 @pytest.mark.parametrize("value", ["%s", "$env{admin_pwd}", "••••••••"])
 def test_what_stands_for_the_password_of_an_address_stays(value: str) -> None:
     assert screen(f"redis://admin:{value}@host:5672").secrets == ()
+
+
+def test_a_value_that_a_name_makes_secret_is_hidden_wherever_it_stands_in_the_text() -> None:
+    value = _mixed(16)
+    clean = screen(f"no, {value} opens prod, and {value}x nothing\n(Refused Bash: DB_PASSWORD={value} mysql)")
+    assert clean.secrets == ("env-secret",)
+    assert clean.text.count("[REDACTED:env-secret]") == 2
+    assert f"{value}x" in clean.text
+    assert screen(clean.text).text == clean.text
+
+
+def test_a_text_of_many_secrets_costs_time_in_proportion() -> None:
+    text = "\n".join(f"DB_PASSWORD={_mixed(16)}{number}" for number in range(2_000))
+    start = time.process_time()
+    assert "[REDACTED:env-secret]" in screen(text).text
+    assert time.process_time() - start < 5
