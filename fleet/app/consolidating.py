@@ -110,7 +110,8 @@ class ConsolidationResult(NamedTuple):
         if self.plan is None:
             return f"a gate is closed: {self.gates.summary()}. `fleet consolidate --force` passes time and sessions"
         if not self.plan.files:
-            return "nothing to consolidate: no file changed, and the time of the last consolidation stays"
+            last = "is unknown, since its file could not be read" if self.gates.trouble else "stays"
+            return f"nothing to consolidate: no file changed, and the time of the last consolidation {last}"
         return (
             f"consolidated: {screening.counted(len(self.plan.added), 'new topic')}, {len(self.plan.merged)} merged into"
         )
@@ -580,7 +581,9 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
         NoError: there is no scratchpad.
         RefusedError: a line of it would be lost, or it cannot be read.
     """
-    if not (workspace.files.read(workspace.root / auto_reflect.FILE)):
+    if workspace.files.is_linked(workspace.root / auto_reflect.FILE):
+        raise RefusedError(f"{auto_reflect.FILE} is a link, which fleet writes through nowhere; nothing was changed")
+    if not workspace.files.read(workspace.root / auto_reflect.FILE):
         raise NoError(f"there is no {auto_reflect.FILE} here: nothing to migrate")
     files: list[str] = []
     diff = ""

@@ -158,7 +158,7 @@ class Gates(NamedTuple):
     def summary(self) -> str:
         """Return the three gates as one line."""
         hours = "no consolidation yet" if self.hours is None else f"{self.hours:.1f} of {HOURS_MIN} h"
-        lock = f"held by {self.holder}" if self.holder else "free"
+        lock = f"held by {self.holder}" if self.holder else "unreadable" if self.trouble else "free"
         return f"time: {hours}; sessions since: {self.sessions} of {GATE_SESSIONS_MIN}; lock: {lock}"
 
 
@@ -537,7 +537,7 @@ def _skip_reason(statement: Statement) -> str:
         return "a transient state"
     if _is_snippet(statement.text):
         return "a code snippet"
-    return ""
+    return "cut to fit into a line" if statement.is_cut else ""
 
 
 def _is_snippet(text: str) -> bool:

@@ -187,10 +187,17 @@ def test_a_lock_that_cannot_be_read_never_opens_a_gate(project, text):
     (project.folder / ".agents").mkdir(exist_ok=True)
     (project.folder / LOCK).write_bytes(text.encode("latin-1"))
     assert not project.check().is_open
+    assert project.check().summary().endswith("lock: unreadable")
     with pytest.raises(RefusedError):
         project.consolidate()
     assert project.consolidate(force=True).run
     assert lock(project)["last_consolidated_at"] == project.now_ms
+
+
+def test_force_with_nothing_to_do_does_not_promise_a_time_that_nobody_could_read(project):
+    project.write(LOCK, "no object")
+    assert "consolidation is unknown, since its file could" in project.consolidate(force=True).summary()
+    assert lock(project)["last_consolidated_at"] is None
 
 
 def test_what_we_write_is_the_documented_object(project):
@@ -534,6 +541,7 @@ def test_nothing_is_joined_across_an_opposite_or_a_number(project, text):
         ("for (const a of b) { c(a); }", "learned", "a code snippet"),
         ("the key is ghp_" + "a1B2" * 9, "learned", "a secret"),
         ("use API_TOKEN=[REDACTED:env] there", "learned", "a secret"),
+        ("the orders table needs an index, since every repo…", "learned", "cut to fit into a line"),
         ("the orders table needs an index", "learned", ""),
         ("run `pnpm test --run` in CI, the watch mode hangs", "learned", ""),
         ("DB_URL must be set for unit tests", "failed", ""),
@@ -1033,6 +1041,13 @@ def test_an_old_backup_is_never_written_over(project):
     project.fleet("migrate")
     assert project.read(".agents.local.md.backup") == "older\n"
     assert project.read(".agents.local.md.backup.2") == OLD
+
+
+def test_a_linked_scratchpad_is_named_as_a_link_and_not_migrated(project):
+    project.write("mine.md", OLD)
+    (project.folder / ".agents.local.md").symlink_to("mine.md")
+    assert "is a link" in project.fleet("migrate", expect=3).stderr
+    assert project.read("mine.md") == OLD
 
 
 def test_an_old_file_that_was_copied_back_from_its_backup_is_migrated_again(project):
