@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from binascii import crc32
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 
 from fleet.hosts import local
@@ -171,10 +171,8 @@ class _HostEvent:
         if holds_the_rest:
             text, shown = start.news, start.new_ids
         self._note_given(shown)
-        note = ""
-        if shown and source != "compact" and not self._call.subagent:
-            lessons = f"{len(shown):,} lesson{'' if len(shown) == 1 else 's'}"
-            note = f"fleet gave this session {lessons}, {len({*start.new_ids} & {*shown}):,} new"
+        goes_to_person = source != "compact" and not self._call.subagent
+        note = _note_of_given(shown, {*start.new_ids} & {*shown}) if goes_to_person else ""
         changed = "" if self._call.subagent or source == "compact" else self._memory_changed()
         reply = Reply("\n\n".join(filter(None, [text, changed])), note=note)
         reply.warning = "" if note or self._call.subagent else self._fault
@@ -221,24 +219,27 @@ class _HostEvent:
         """Return what was logged of a prompt, and the lessons about it."""
         reply = self._flagging().on_prompt(self._payload)
         with self._call.guarded("what the clan knows was not shown"):
-            news, (about, note) = self._news(), self._lessons_for_prompt()
+            (news, note), (about, more) = self._news(), self._lessons_for_prompt(Start.ids_in(reply.context))
             reply.context = "\n\n".join(filter(None, [reply.context, news, about]))
-            reply.note = reply.note or note
+            reply.note = "; ".join(filter(None, [reply.note, note, more]))
         return reply
 
-    def _news(self) -> str:
-        """Return the lessons that were fetched at this session's start, once; "" for none, or none yet."""
+    def _news(self) -> tuple[str, str]:
+        """Return the lessons that were fetched at this session's start, once, and the line for the person."""
         if not self._notes.of("came"):
-            return ""
+            return "", ""
         start = self._ready.start()
         if start is None or not start.news or not self._notes.claim("news"):
-            return ""
+            return "", ""
         self._note_given(start.new_ids)
         self._ready.note_seen(start.generation)
-        return start.news
+        return start.news, _note_of_given(start.new_ids, start.new_ids)
 
-    def _lessons_for_prompt(self) -> tuple[str, str]:
-        """Return the lessons about a prompt, each once a session and none of its start, and the line for the person."""
+    def _lessons_for_prompt(self, named: Sequence[str]) -> tuple[str, str]:
+        """Return the lessons about a prompt, each once a session and none of its start, and the line for the person.
+
+        ``named``: ids of lessons that the reply names already.
+        """
         from fleet.store.relevant import relevant
         from fleet.text.prompts import Prompt
 
@@ -247,7 +248,7 @@ class _HostEvent:
         most = _config(call).recall.at_prompts if call.sets("recall") else triggers.SHOWN_MAX
         if sender or not text or not most:
             return "", ""
-        shown_ids = self._known()
+        shown_ids = self._known() | {*named}
         hits = [hit for hit in relevant(_root(call), call.agent, text, _SEARCH_S) if hit.id not in shown_ids]
         shown = [hit for hit in hits[:most] if self._notes.claim(f"lesson {hit.id}")]
         if not shown:
@@ -480,15 +481,29 @@ def _observing() -> "ModuleType":
     return observing
 
 
+def _note_of_given(shown: Collection[str], new: Collection[str]) -> str:
+    """Return the line for the person about lessons that a session is given; "" for none."""
+    lessons = f"{len(shown):,} lesson{'' if len(shown) == 1 else 's'}"
+    return f"fleet gave this session {lessons}, {len(new):,} new" if shown else ""
+
+
 def _note_of_own_command(payload: Payload) -> str:
     """Return the line for the person about what a command of fleet's own logged, and how often it was seen."""
     if not payload.is_own or not _LOGGING.intersection(payload.command.split(None, 2)[1:2]):
         return ""
-    id_, _, text = payload.printed.partition("\n")[0].partition(" ")
+    first, is_promoted = payload.printed.partition("\n")[0], "\n  promoted: " in payload.printed
+    id_, _, text = first.partition(" ")
+    if first.startswith("{"):
+        try:
+            logged = json.loads(first)
+        except (ValueError, RecursionError):
+            return ""
+        id_, seen, is_promoted = str(logged.get("id")), logged.get("seen"), bool(logged.get("promoted"))
+        known = f"{id_} {'logged' if logged.get('new') else 'is known already'}"  # a discovery
+        text = f"seen {seen} time{'' if seen == 1 else 's'}: {logged.get('text')}" if seen else known
     if id_[:2] not in ("p-", "d-") or not text:
         return ""
-    promoted = "; promoted into its memory" if "\n  promoted: " in payload.printed else ""
-    return f"fleet: {text}{promoted}"
+    return f"fleet: {text}{'; promoted into its memory' if is_promoted else ''}"
 
 
 def _start_process(call: Call, which: str) -> None:

@@ -472,6 +472,18 @@ def test_after_a_compaction_a_session_gets_what_another_was_shown_meanwhile_too(
     assert "left out" not in again
 
 
+@pytest.mark.parametrize(
+    ("words", "asks"), [("no, use pnpm", False), ("That's wrong, you should have used pnpm", True)]
+)
+def test_of_a_prompt_that_corrects_the_person_reads_all_and_the_agent_each_lesson_once(knowing, words, asks):
+    answer = json.loads(knowing.hook("UserPromptSubmit", {"prompt": f"{words}. {ASKED}"}).stdout)
+    shown = answer["hookSpecificOutput"]["additionalContext"]
+    assert ("Known already" in shown) == asks
+    assert shown.count(ABOUT) == 1
+    assert answer["systemMessage"].startswith("fleet logged a correction")
+    assert ("; fleet showed the agent: " in answer["systemMessage"]) == (not asks)
+
+
 def test_what_a_session_started_with_is_not_shown_again_at_a_prompt(knowing):
     assert ABOUT in knowing.context("SessionStart", {"source": "startup"})
     assert knowing.context("UserPromptSubmit", {"prompt": ASKED}) == ""
@@ -529,7 +541,9 @@ def test_what_a_sessions_start_pulls_is_shown_at_its_first_prompt(place, tmp_pat
         time.sleep(0.1)
     while ready.Ready(str(place.folder), "tank").start() is None and time.monotonic() < until:
         time.sleep(0.1)
-    shown = place.context("UserPromptSubmit", {"prompt": "let us begin with the parser"})
+    answer = json.loads(place.hook("UserPromptSubmit", {"prompt": "let us begin with the parser"}).stdout)
+    shown = answer["hookSpecificOutput"]["additionalContext"]
+    assert answer["systemMessage"] == "fleet gave this session 1 lesson, 1 new"
     assert "New since your last session:" in shown
     assert "Learned by velma meanwhile — right: r (velma; p-" in shown
     assert place.context("UserPromptSubmit", {"prompt": "and now for the rest of it"}) == ""

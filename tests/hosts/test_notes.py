@@ -36,6 +36,13 @@ def test_how_often_a_lesson_is_known_now_is_said_when_the_agent_states_it(place)
     assert _ran(place, "fleet show p-01", "p-0123456789abcdef seen 9 times: x") == ""
 
 
+def test_what_a_command_logged_is_named_though_it_printed_json(place):
+    json_ = _correct(place, "--json")
+    assert _ran(place, "fleet correct --json", json_) == f"fleet: seen 1 time: {LESSON}"
+    assert _ran(place, "fleet discover --json", '{"id":"d-0123456789abcdef","new":true}').endswith("cdef logged")
+    assert _ran(place, "fleet correct --json", '{"id": 1') == ""
+
+
 def test_one_call_that_is_reported_twice_is_told_once(place):
     twice = [_ran(place, "fleet correct", "p-0123456789abcdef seen 2 times: x", tool_use_id="t1") for _ in range(2)]
     assert twice == ["fleet: seen 2 times: x", ""]
