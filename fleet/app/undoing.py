@@ -88,8 +88,10 @@ def _last_command(workspace: Workspace) -> Run:
             return standing[-1]
         if kind in {*COMMANDS, "done"} or not (own or kind in _MAKE_RUNS):  # `fleet done` logs the day, too
             before = f"`fleet undo {last.id}` takes back the command before it, and " if last is not None else ""
+            is_undone = any(run.kind == UNDO and workspace.made_at(run.at) > when for run, _ in runs)
+            what = "nothing is left to take back after" if is_undone else "the last command here was"
             raise NoError(
-                f"the last command here was `{command}`, which no bare `fleet undo` takes back; nothing was changed. "
+                f"{what} `{command}`, which no bare `fleet undo` takes back; nothing was changed. "
                 f"{before}`fleet undo --list` names all runs"
             )
         until = when

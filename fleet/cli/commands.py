@@ -255,7 +255,8 @@ def _noting(act: Callable[..., Any], name: str) -> Callable[..., Any]:
 def _change_by(name: str, arguments: Mapping[str, Any]) -> str:
     """Return a command as it changes something, "" where it only shows."""
     options = LEFT_TO_STAND[name]
-    changing = [option for parameter, option in options.items() if arguments.get(parameter)]
+    given = {parameter: value for parameter, value in arguments.items() if (parameter, value) != ("host", "none")}
+    changing = [option for parameter, option in options.items() if given.get(parameter)]
     if any(arguments.get(each) for each in _ONLY_SHOW) or (options and not changing):
         return ""
     return " ".join(["fleet", name, *changing[:1]])

@@ -176,6 +176,18 @@ def test_the_command_after_one_that_leaves_no_run_is_the_last_one(w):
     assert known(w)[LESSON] != "retired"
 
 
+def test_an_undo_after_all_is_taken_back_names_no_earlier_command_as_the_last_one(w):
+    w.run("w", "init", "--install", "none")
+    w.correct("w", LESSON)
+    undo(w)
+    assert "no command here that could be taken back" in w.run("w", "undo", expect=1).stderr
+    id_ = w.correct("w", LESSON)
+    w.run("w", "feedback", id_, "--helped")
+    w.correct("w", OTHER)
+    undo(w)
+    assert "nothing is left to take back after `fleet feedback`, which" in w.run("w", "undo", expect=1).stderr
+
+
 @pytest.mark.parametrize("fault", [KeyboardInterrupt, DiskError])
 def test_a_command_that_could_not_be_noted_is_not_passed_over_for_the_one_before_it(w, monkeypatch, fault):
     w.correct("w", LESSON)
