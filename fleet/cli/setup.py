@@ -210,6 +210,8 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None, asks
         if take_in or typer.confirm(f"Take in {lessons} from {names}?", default=True):
             imported = moving.import_files(workspace, agent, files)
             echo(f"took in {counted(imported.patterns_new + imported.discoveries_new, 'new lesson')} from {names}")
+            if imported.retired:
+                note(imported.retired_remark)
     if proposals := moving.proposals(workspace, agent, [], 30).new:
         echo(f"past sessions propose {counted(len(proposals), 'lesson')}: `fleet import --transcripts` shows them")
 

@@ -71,13 +71,7 @@ def _show_import(imported: ImportResult, named: list[Path], *, is_dry: bool, is_
     if imported.skipped and not is_explained:
         output.hint(f"`{words}` names each of them with file and line")
     if imported.retired:
-        number = counted(len(imported.retired), "lesson")
-        were = "was" if len(imported.retired) == 1 else "were"
-        output.hint(
-            f"{number} of these {were} imported before and retired since, and stay out: `fleet restore "
-            f"{imported.retired[0]}` brings one back; `fleet undo --list` names the run that retired them, and "
-            "`fleet undo RUN` of that run brings back all of them"
-        )
+        output.hint(imported.retired_remark)
     if imported.redacted:
         note(f"a secret was taken out of {counted(imported.redacted, 'record')}")
     refused = [f"{each.path}, line {each.number}: {each.reason}" for each in imported.refused]

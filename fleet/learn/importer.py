@@ -119,6 +119,19 @@ class ImportResult(msgspec.Struct):
         """Pieces that were left out, but for headings, templates and remarks on the page."""
         return [each for each in self.pieces if each.reason and each.reason not in _NOT_LISTED]
 
+    @property
+    def retired_remark(self) -> str:
+        """Remark on the lessons that stay retired, and how they come back; "" for none."""
+        if not self.retired:
+            return ""
+        number = screening.counted(len(self.retired), "lesson")
+        were, stay = ("was", "stays") if len(self.retired) == 1 else ("were", "stay")
+        return (
+            f"{number} of these {were} imported before and retired since, and {stay} out: `fleet restore "
+            f"{self.retired[0]}` brings one back; `fleet undo --list` names the run that retired them, and "
+            "`fleet undo RUN` of that run brings back all of them"
+        )
+
     def note(self, draft: Draft) -> None:
         """Record it as a run: to undo it, its parts are removed and its lessons retired."""
         number = screening.counted(len(self.stated), "lesson or finding", "lessons and findings")

@@ -643,6 +643,7 @@ def test_an_import_after_its_undo_says_that_the_lessons_are_retired_and_how_they
     again = w.run("w", "import", "lessons.md")
     assert "2 lessons read, 0 new" in again.stdout
     assert "2 lessons of these were imported before and retired since" in again.stderr
+    assert "2 lessons of these were imported before" in w.run("w", "init", "--take-in").stderr
     first = json.loads(w.run("w", "import", "--json", "lessons.md").stdout)["retired"][0]
     assert f"fleet restore {first}" in again.stderr
     assert "retired" in {*known(w).values()}
