@@ -3,7 +3,7 @@
 import difflib
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from shutil import which
 from typing import Annotated, Any
@@ -24,7 +24,7 @@ from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.share.git import Address, Repository
 from fleet.share.notices import Notices
 from fleet.share.remote import RemoteUnavailable
-from fleet.store import config, git, homes
+from fleet.store import config, consent, git, homes
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace, check_version
 from fleet.text.screening import counted
@@ -187,7 +187,7 @@ def _offer_author(workspace: Workspace, named: str, *, asks: bool) -> None:
     """Settle once whose name commits bear: nobody's, where nobody is asked."""
     share = workspace.config.share
     is_settled = share.author or workspace.state.get("author_asked")
-    if not named and asks and share.remote and not is_settled:
+    if not named and asks and share.remote and workspace.state.agreed(consent.REMOTE) and not is_settled:
         if not (identity := Repository(workspace.root).identity()):
             return
         is_named = typer.confirm(f"Commit lessons as {identity}? Everybody who reads the branch sees it", default=True)
@@ -254,7 +254,7 @@ def _show_remote(workspace: Workspace) -> int:
     """
     code = 0
     try:
-        with output.progress("Fetching"):
+        with output.progress("Fetching") if workspace.state.agreed(consent.REMOTE) else nullcontext():
             fetched = sharing.fetch_if_agreed(workspace, workspace.agent())
         trouble = fetched.why
     except FleetError as why:

@@ -119,10 +119,16 @@ def test_in_a_clone_that_names_the_remote_a_terminal_asks_about_it_and_fetches_a
     cloned(shell)
     question = f"Share lessons through {shell.remote}, branch fleet (named in fleet.toml, perhaps by somebody else)?"
     others = [("Name of the agent", "velma"), ("Keep what fleet writes", "")]
+    shell.git("init", "--quiet", where="velma")
+    shell.git("config", "user.name", "Velma Dinkley", where="velma")
+    shell.git("config", "user.email", "velma@example.org", where="velma")
     shown = on_a_terminal(shell, "velma", [*others, (question, "n"), ("Let Claude Code call fleet", "n")])
     assert "nobody has agreed" in shown
+    assert "Commit lessons as" not in shown, "there is nobody yet to commit them for"
+    assert "Fetching" not in shown
     assert "nobody has agreed" in on_a_terminal(shell, "velma", [(question, "")])  # Enter is no yes to another's file
-    assert "knows 1 lesson from 1 agent" in on_a_terminal(shell, "velma", [(question, "y")])
+    agreed = [(question, "y"), ("Commit lessons as Velma Dinkley", "n")]
+    assert "knows 1 lesson from 1 agent" in on_a_terminal(shell, "velma", agreed)
     assert "[y/N]" not in on_a_terminal(shell, "velma", [])
 
 
