@@ -10,11 +10,14 @@ from fleet.app.searching import Answer
 from fleet.cli import output
 from fleet.cli.output import argument, flag, option
 from fleet.learn.journal import Declaration, Journal, Proposal
+from fleet.model import names
 from fleet.model.errors import DiskError, UsageError
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted, readable
 
 app = output.commands()
+
+_CODES = output.completing(lambda on, _: [(each.code, each.name) for each in Journal(on, names.GUEST).strategies()])
 
 
 # A word such as -D is a word here. One that is an option of ours needs "--" before it.
@@ -85,7 +88,7 @@ def _show_hits(answer: Answer, query: str, count: int) -> None:
 
 @app.command("mutate")
 def _mutate(
-    code: Annotated[str, argument("CODE", "M1 to M8, or a name; --list shows them.")] = "",
+    code: Annotated[str, argument("CODE", "M1 to M8, or a name; --list shows them.", autocompletion=_CODES)] = "",
     failed: Annotated[str, option("--failed", "T", "What did not work.")] = "",
     switch: Annotated[str, option("--switch", "T", "What you do instead.")] = "",
     why: Annotated[str, option("--why", "T", "Why that should work.")] = "",

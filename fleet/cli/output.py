@@ -103,7 +103,8 @@ COMPLETE = {
     "agent": completing(_offer_agents),
     "category": completing(
         lambda workspace, _: [
-            (each, "") for each in sorted({each.category for each in workspace.patterns.best("sight", _OFFERED_MAX)})
+            (each, "")
+            for each in sorted({each.category for each in workspace.patterns.best("sight", _OFFERED_MAX)} - {""})
         ]
     ),
     "tag": completing(_offer_tags),

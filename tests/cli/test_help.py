@@ -120,7 +120,7 @@ def completed(stage, *words: str) -> list[str]:
     asked = {"COMP_WORDS": " ".join(["fleet", *words]), "COMP_CWORD": str(len(words))}
     done = stage.run("w", _FLEET_COMPLETE="complete_bash", **asked)
     assert done.stderr == ""
-    return done.stdout.split()
+    return done.stdout.splitlines()
 
 
 def test_ids_types_and_the_like_are_completed(w):
@@ -138,6 +138,8 @@ def test_ids_types_and_the_like_are_completed(w):
     for command in ("patterns", "gossip", "search", "promote", "correct"):
         assert completed(w, command, "--agent", "") == ["tank", "velma"]
     assert completed(w, "--agent", "ta") == ["tank"]
+    w.correct("w", "Quote every path in a shell")
+    assert completed(w, "mutate", "")[:2] == ["M1", "M2"]
     assert completed(w, "patterns", "--category", "") == completed(w, "correct", "--category", "") == ["shell"]
     for command in ("patterns", "gossip", "correct", "discover"):
         assert completed(w, command, "--tag", "") == ["ci", "lint"]
