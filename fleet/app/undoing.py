@@ -187,7 +187,7 @@ class _Undoing:
         if CONFIG in (*restored, *merged):  # it may name another folder for the homes again
             with closing(Workspace(self._workspace.root)) as now:
                 restore.bring(now)
-                self._did += now.warnings
+                self._did += [each for each in now.warnings if each not in self._workspace.warnings]
         starting.forget(self._workspace)
         return Undone(self._run, inverse.id, restored, merged, tuple(self._left), tuple(self._did))
 

@@ -202,6 +202,8 @@ def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None
             index += 1
         elif pressed in (" ", "\r", "\n"):
             index += 1
+        else:
+            output.echo(f"  {pressed!r} answers nothing here")
     output.echo(f"{counted(len(decisions), 'decision')} made")
     if not Inboxes(workspace).waiting():
         output.echo(_CAUGHT_UP)

@@ -288,7 +288,7 @@ class Workspace:
         if lent and (not names.is_replica(lent) or not names.is_agent(names.agent_of(lent))):
             raise UsageError(
                 f"FLEET_REPLICA={lent[:60]!r} is no replica's name: <agent>.<8 hex digits>, such as ci.0a1b2c3d. "
-                "Nothing was written"
+                "Name one, or unset it"
             )
         return lent
 

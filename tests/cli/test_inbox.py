@@ -427,7 +427,8 @@ def on_keys(w, *pressed: bytes) -> bytes:
 def test_on_a_terminal_each_is_a_key_and_the_last_can_be_undone(w):
     put_skill(w)
     put(w, "persona", "Prefers short answers", body={"note": "Prefers short answers"})
-    said = on_keys(w, b"y", b"u", b"n", b"y")
+    said = on_keys(w, b"?", b"y", b"u", b"n", b"y")
+    assert said.count(b"'?' answers nothing here") == 1
     assert b"2 decisions made" in said
     assert b"waits again" in said
     assert waiting(w) == []

@@ -630,6 +630,14 @@ def test_a_decision_that_fleet_carried_out_is_the_last_command(w):
     assert "Tidy the notes" in w.run("w", "inbox").stdout
 
 
+def test_an_undo_that_restores_the_configuration_gives_its_warnings_once(w):
+    with (w.folder / "w/fleet.toml").open("a") as file:
+        file.write("\n[nonsense]\nx = 1\n")
+    w.run("w", "config", "set", "recall.at_prompts", "2")
+    done = w.run("w", "undo")
+    assert (done.stdout + done.stderr).count("no section [nonsense]") == 1
+
+
 def test_an_import_of_one_lesson_is_listed_as_one(w):
     (w.folder / "w/lessons.md").write_text(f"# Lessons\n\n- {LESSON}\n")
     w.run("w", "import", "lessons.md")
