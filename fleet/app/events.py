@@ -172,8 +172,8 @@ class _HostEvent:
         if holds_the_rest:
             text, shown = start.news, start.new_ids
         self._note_given(shown)
-        is_told = source != "compact" and not self._call.subagent
-        note = _note_of_given(shown, {*start.new_ids} & {*shown}) if is_told else ""
+        goes_to_person = source != "compact" and not self._call.subagent
+        note = _note_of_given(shown, {*start.new_ids} & {*shown}) if goes_to_person else ""
         changed = "" if self._call.subagent or source == "compact" else self._memory_changed()
         reply = Reply("\n\n".join(filter(None, [text, changed])), note=note)
         reply.warning = "" if note or self._call.subagent else self._fault

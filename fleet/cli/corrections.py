@@ -170,7 +170,8 @@ def _show_waiting(waiting: "list[Waiting]", failures: int) -> None:
         "waiting": [{"id": each.id, "when": each.when, "title": each.title, "wrong": each.wrong} for each in waiting],
         **({"failures": failures} if failures else {}),
     }
-    rows = [f"{each.id}  {each.when or 'no date':<17}  {each.shown()}" for each in waiting] or [_NONE_WAITS]
+    marked = [(each, "dismissed: " if each.is_dismissed else "") for each in waiting]
+    rows = [f"{each.id}  {each.when or 'no date':<17}  {mark}{each.shown()}" for each, mark in marked] or [_NONE_WAITS]
     more = f"{counted(failures, 'failed build')} more: `fleet learn --waiting --all`"
     output.show(document, [*rows, *([more] if failures else [])])
     if waiting:

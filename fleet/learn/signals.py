@@ -97,13 +97,17 @@ class _SignalResult(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """An entry whose lesson is still to be stated. ``is_failure``: of a failed command; only its session is asked."""
+    """An entry whose lesson is still to be stated.
+
+    ``is_failure``: of a failed command; only its session is asked. ``is_dismissed``: nobody is asked any more.
+    """
 
     id: str
     title: str
     when: str
     wrong: str
     is_failure: bool = False
+    is_dismissed: bool = False
 
     def shown(self) -> str:
         """Return the person's words as one line, where the title is a part of them, else the title.
@@ -250,8 +254,9 @@ class Signals:
             )
             if everything or not is_over:
                 title = entry.title or _first_line(entry.wrong or entry.right)
-                is_failure = kind == "failure" and item.id not in dismissed
-                waiting.append(Waiting(item.id, title, entry.when, entry.wrong, is_failure))
+                is_dismissed = item.id in dismissed
+                is_failure = kind == "failure" and not is_dismissed
+                waiting.append(Waiting(item.id, title, entry.when, entry.wrong, is_failure, is_dismissed))
         return waiting
 
     def heard(self) -> dict[str, set[str]]:

@@ -1,6 +1,7 @@
 """`fleet learn`, by the real command line: what a signal teaches is stated, and then it counts everywhere."""
 
 import json
+import re
 
 import pytest
 
@@ -223,6 +224,7 @@ def test_what_is_dismissed_waits_no_more_stays_in_the_log_and_can_be_stated(stag
     assert json.loads(done.stdout) == {"dismissed": [{"id": first, "title": "no, pnpm"}]}
     assert first not in stage.run(velma, "learn", "--waiting").stdout
     assert json.loads(stage.run(velma, "status", "--json").stdout)["unfilled"] == 1
+    assert re.findall("dismissed: no, (.+)", stage.run(velma, "learn", "--waiting", "--all").stdout) == ["pnpm"]
     assert second in stage.run(velma, "learn", "--dismiss", "--all").stdout
     assert "no correction waits" in stage.run(velma, "learn", "--dismiss", "--all").stdout
     listed = json.loads(stage.run(velma, "learn", "--waiting", "--all", "--json").stdout)["waiting"]
