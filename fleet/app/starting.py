@@ -57,8 +57,6 @@ _LOOKED_AT = 10
 _MOMENTS_MAX = 20
 """Limit of the changed files, and of the failed commands, for which relevant lessons are looked up."""
 _GIT_S = 0.5
-_COMMITS = ".git/logs/HEAD"
-"""File that grows with each commit: what was changed may be no more."""
 _PEOPLE_CHARS = 600
 _CHECK_S = 7 * 86_400
 """Time after its date for which a check is shown."""
@@ -81,7 +79,6 @@ class SessionStart:
         self._ready = Ready(os.fspath(workspace.root), agent)
         self._memory = AgentMemory(workspace, agent)
         self._exposures = Exposures(workspace.state)
-        self._changed: list[str] = []  # files of the project that lessons are about
 
     def text(self, session: str = "") -> str:
         """Return the text; note that it was shown, and in a named session what: another may only look at it."""
@@ -122,10 +119,6 @@ class SessionStart:
         since = self._ready.seen() if since is None else since
         delimiter, stores = f"fleet-{workspace.world.entropy(8).hex()}", sources(workspace, self._agent)
         table = _triggered(stores)
-        rows = [[each.id, trigger, ""] for each, trigger in table]
-        changed = git.changed_files(workspace.root, _GIT_S)[:_MOMENTS_MAX] if rows else []  # and no git without any
-        self._changed = [path for path in changed if triggers.due(rows, (), "Edit", "", path)]
-        files |= self._ready.stats([*self._changed, _COMMITS] if self._changed else ())
         start, short = self._texts(delimiter, stores, table, since, session)
         start.generation = generation
         Guards(workspace).make_ready()
@@ -233,7 +226,8 @@ class SessionStart:
         rows = [[each.id, trigger, ""] for each, trigger in table]
         streaks = AttemptLog(self._workspace.root, self._agent).state().of("")
         commands = [tried.command for streak in streaks for tried in streak.tries.values()][-_MOMENTS_MAX:]
-        steps = [("Bash", command, "") for command in commands] + [("Edit", "", path) for path in self._changed]
+        files = git.changed_files(self._workspace.root, _GIT_S)[:_MOMENTS_MAX] if rows else []
+        steps = [("Bash", command, "") for command in commands] + [("Edit", "", path) for path in files]
         ids: list[str] = []
         for step in steps:
             ids += [each for each, _ in triggers.due(rows, ids, *step)]

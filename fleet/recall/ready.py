@@ -9,13 +9,13 @@ A row of it without a trigger holds a remark on a lesson, for whoever shows the 
 Little of the standard library, and nothing else: a hook imports this.
 """
 
-# ruff: noqa: PTH102, PTH110, PTH112, PTH116, PTH118, PTH120, PTH123
+# ruff: noqa: PTH102, PTH110, PTH112, PTH118, PTH120, PTH123
 # Paths are texts here: pathlib alone would take 5 ms of a hook's time.
 import json
 import os
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from fleet.store import homes
 
@@ -25,9 +25,6 @@ _GENERATION_CHARS_MAX = 18
 _HEX = frozenset("0123456789abcdef")
 _FILES = ("fleet.toml", ".git/HEAD", "clan-learnings/members.toml")
 _OWN_FILES = ("memory.md", "corrections.md", "JOURNAL.md", "notes.jsonl", "inbox.jsonl", "user-model.md")
-
-_CHANGED = "changed "
-"""Prefix of a path among the sums, of a file that is changed here."""
 
 GUARDS_FILE = ".fleet/ready/guards.json"
 """Path of the table of guards, below the root: one for all agents of a machine."""
@@ -87,14 +84,13 @@ class Ready:
             delimiter, news, context = head["delimiter"], head["news"], body.decode()
             if not (isinstance(delimiter, str) and delimiter and isinstance(news, str)):
                 return None
-            changed = [path[len(_CHANGED) :] for path in head["files"] if path.startswith(_CHANGED)]
-            if head["generation"] != self.generation() or head["files"] != self.sums() | self.stats(changed):
+            if head["generation"] != self.generation() or head["files"] != self.sums():
                 return None
             while (new := f"fleet-{os.urandom(8).hex()}") in context:
                 pass
             texts = context.replace(delimiter, new), news.replace(delimiter, new)
             return Start(*texts, _only_ids(head["ids"]), _only_ids(head["new_ids"]), head["generation"])
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def is_stale(self) -> bool:
@@ -160,17 +156,6 @@ class Ready:
     def generation(self) -> str:
         """Return the generation of the records at the last refresh."""
         return self._own(".fleet/generation", 80).decode("ascii", "replace").strip()
-
-    def stats(self, changed: Iterable[str]) -> dict[str, str]:
-        """Return size and time of files of the project whose change here counted, "" for a missing one."""
-        stats: dict[str, str] = {}
-        for path in changed:
-            try:
-                found = os.stat(os.path.join(self._root, path))
-                stats[_CHANGED + path] = f"{found.st_size}-{found.st_mtime_ns}"
-            except (OSError, ValueError):
-                stats[_CHANGED + path] = ""
-        return stats
 
     def sums(self) -> dict[str, str]:
         """Return size and checksum of each file that the text is made from, "" for a missing one."""

@@ -161,11 +161,10 @@ def output(folder: Path, *arguments: str, wait_s: float = 5.0) -> str:
 
 
 def changed_files(root: Path, wait_s: float) -> list[str]:
-    """Return the tracked files below a folder that differ from the last commit, relative to it; [] where git fails."""
-    if not any((each / ".git").exists() for each in (root, *root.parents)):
+    """Return the tracked files that differ from the last commit of the enclosing repository; [] where git fails."""
+    if not (root / ".git").exists():
         return []
-    names = "diff", "--relative", "--name-only", "--no-ext-diff", "-z", "HEAD"
-    return output(root, *names, wait_s=wait_s).split("\0")[:-1]
+    return output(root, "diff", "--name-only", "--no-ext-diff", "-z", "HEAD", wait_s=wait_s).split("\0")[:-1]
 
 
 def refusal(folder: Path) -> str:

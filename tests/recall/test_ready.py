@@ -352,19 +352,7 @@ def test_a_lesson_has_no_place_unless_it_is_new_or_published_or_about_what_is_ch
     git("add", "src")
     git("commit", "-qm", "x")
     assert "Regenerate" not in SessionStart(workspace, "velma").make().text
-    (workspace.root / "src/api.ts").write_text("b2")
-    assert "Regenerate" in SessionStart(workspace, "velma").make().text
-    assert "Regenerate" in SessionStart(workspace, "velma").text()
-    git("checkout", "src/api.ts")
-    assert "Regenerate" not in SessionStart(workspace, "velma").text()
-    (workspace.root / "src/api.ts").write_text("b3")
-    SessionStart(workspace, "velma").make()
-    git("commit", "-qam", "y")
-    assert "Regenerate" not in SessionStart(workspace, "velma").text()
-    (workspace.root / ".git").rename(workspace.root.parent / ".git")  # the workspace is a part of the project
-    git("add", "src")
-    git("commit", "-qm", "z")
-    (workspace.root / "src/api.ts").write_text("b4")
+    (workspace.root / "src/api.ts").write_text("b")
     assert "Regenerate" in SessionStart(workspace, "velma").make().text
 
 
