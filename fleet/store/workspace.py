@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -503,8 +503,7 @@ class Workspace:
 
 
 _SET_BACK = "set_back"
-_MOVED = ("add", "n", "parts", "rem")  # parts of a column that go to the private file with a lesson
-_WITHDRAWN = ("add", "first", "n", "parts", "rem", "set", "over")
+_MOVED = ("add", "first", "n", "parts", "rem", "set", "over")  # of a column, to the private file with a lesson
 
 
 class Writer:
@@ -555,25 +554,28 @@ class Writer:
     def hide(self, id_: str, stamp: str) -> None:
         """Make a lesson private: what was not sent yet leaves the shared files, the rest stays with the clan.
 
-        The agent's columns go as they are: joined with those that the clan has, each total counts once. What
+        The agent's columns go as they are: joined with those that the clan has, each total counts once, and each edit
+        beats the clan's wording. Of a field that others worded last, the present value goes as a first wording. What
         was logged before ``stamp`` must be counted, as it must be before ``publish``.
         """
         workspace, me = self.workspace, self.name
         lesson = fold(self.line(id_), workspace.policy())
         shared = workspace.patterns.line(lesson.id) or Line(lesson.id)
-        fields: dict[str, Any] = {field: value for field, value in lesson.fields.items() if field != SCOPE}
+        own_writers = [name for name in shared.by_writer() if names.agent_of(name) == self.agent]
+        edited = [field for field, (_, name) in lesson.edited.items() if name in own_writers]
+        fields = {field: value for field, value in lesson.fields.items() if field not in (SCOPE, *edited)}
         private = workspace.own_notes(self.agent, lesson.id) or Line(lesson.id)
         delta = edits.part(private, lesson.id, "0" * 16, fields, me, stamp, seen=0, at=lesson.at)
         delta = join(delta, self.edit(private, SCOPE, PRIVATE))
-        own_writers = [name for name in shared.by_writer() if names.agent_of(name) == self.agent]
+        going = reduce(Line.without_field, (SCOPE, *fields), shared)
         for name in own_writers:
-            moved = shared.split_column(name, _MOVED)[1]
+            moved = going.split_column(name, _MOVED)[1]
             delta = join(delta, moved) if moved is not None else delta
         if not lesson.is_present:
             delta = join(delta, edits.retire(join(private, delta), me))
         self.append_private([delta])
         for name in own_writers:
-            workspace.db.remove_unsent(lesson.id, name, _WITHDRAWN)
+            workspace.db.remove_unsent(lesson.id, name, _MOVED)
 
     def publish(self, id_: str, scope: str, stamp: str) -> None:
         """Make a private lesson the clan's: its record goes to the shared shard, and is retired in the private file."""

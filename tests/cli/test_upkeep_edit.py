@@ -170,6 +170,40 @@ def test_a_lesson_made_private_once_more_keeps_what_was_logged_while_it_was_the_
     assert [each.count("seen") for each in stage.edition()] == [3]
 
 
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_a_lesson_made_private_keeps_edits_that_were_not_sent_yet_and_brings_them_back(stage, is_sent):
+    stage.join("velma")
+    pattern = stage.correct("velma", "Zip archives with zstd when the target supports it")
+    if is_sent:
+        stage.run("velma", "sync")
+    stage.run("velma", "edit", pattern, "--set", "text=Archives: use zstd", "--set", "right=apply zstd -19")
+    for scope in ("private", "clan", "private", "clan"):
+        stage.run("velma", "edit", pattern, "--set", f"scope={scope}")
+        stage.correct("velma", "Zip archives with zstd when the target supports it", "--same", pattern)
+        shown = fields(stage, "velma", pattern)
+        assert shown["text"]["value"] == "Archives: use zstd"
+        assert shown["text"]["by"].startswith("velma."), "a person edited it"
+        assert shown["correct"]["value"] == "apply zstd -19"
+        assert "Archives: use zstd" in stage.run("velma", "search", "archives").stdout
+    stage.run("velma", "sync")
+    assert [each.text for each in stage.edition()] == ["Archives: use zstd"]
+
+
+def test_a_lesson_made_private_has_the_words_that_another_put_in_place_of_its_own_edit(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    pattern = stage.correct("velma", "Zip archives with zstd when the target supports it")
+    stage.run("velma", "sync")
+    stage.run("tank", "sync")
+    stage.run("velma", "edit", pattern, "--set", "text=Archives: use zstd")
+    stage.run("tank", "edit", pattern, "--set", "text=Archives: ask first")
+    stage.run("tank", "sync")
+    stage.run("velma", "sync")
+    stage.run("velma", "edit", pattern, "--set", "scope=private")
+    assert fields(stage, "velma", pattern)["text"]["value"] == "Archives: ask first"
+    assert "Archives: ask first" in stage.run("velma", "search", "archives").stdout
+
+
 def test_a_start_leaves_out_no_lesson_that_it_shows_where_one_is_private_and_the_clans(stage):
     stage.join("velma")
     pattern = stage.correct("velma", LESSON)
