@@ -242,8 +242,10 @@ class Runs:
 
     def note_unrecorded(self, command: str, at: str) -> None:
         """Note a command of which no run says that a person gave it: ``fleet undo`` must not undo the one before it."""
-        known = self._workspace.state.get(_UNRECORDED).splitlines()[1 - _UNRECORDED_MAX :]
-        self._workspace.state.put(**{_UNRECORDED: "\n".join([*known, f"{at} {command}"])})
+        with self._workspace.state.transaction() as connection:  # of two commands at once, both are noted
+            known = self._workspace.state.get(_UNRECORDED).splitlines()[1 - _UNRECORDED_MAX :]
+            row = (_UNRECORDED, "\n".join([*known, f"{at} {command}"]))
+            connection.execute("INSERT OR REPLACE INTO value VALUES (?, ?)", row)
 
     def unrecorded(self) -> list[tuple[str, str]]:
         """Return the last commands of which no run says so, and when each was given, the newest first."""

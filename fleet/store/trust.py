@@ -114,16 +114,19 @@ class Trust:
     def note_purged(self, purged: Mapping[str, int]) -> None:
         """Note the groups that purged words of so many lessons of others at once, until a person is told."""
         if purged:
-            known = self.purged()
-            # It may be noted twice: the transaction that it was found in is repeated where it fails.
-            most = {each: max(known.get(each, 0), number) for each, number in purged.items()}
-            self._state.put(**{_PURGED: json.dumps(known | most)})
+            with self._state.transaction() as connection:
+                known = self.purged()
+                # It may be noted twice: the transaction that it was found in is repeated where it fails.
+                most = {each: max(known.get(each, 0), number) for each, number in purged.items()}
+                row = (_PURGED, json.dumps(known | most))
+                connection.execute("INSERT OR REPLACE INTO value VALUES (?, ?)", row)
 
     def purged(self, *, forget: bool = False) -> dict[str, int]:
         """Return what was noted so; ``forget``: a person is being told."""
         noted = self._state.get(_PURGED)
         if noted and forget:
-            self._state.put(**{_PURGED: ""})
+            with self._state.transaction() as connection:  # what another process noted since stays
+                connection.execute("DELETE FROM value WHERE key = ? AND value = ?", (_PURGED, noted))
         with suppress(ValueError):
             return dict(json.loads(noted or "{}"))
         return {}

@@ -3,11 +3,13 @@
 import shutil
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from fleet.model.errors import DiskError, NoError, UsageError
+from fleet.store.database import Local
 from fleet.store.files import Files
 from fleet.store.runs import Edit, Run, Runs
 from fleet.store.workspace import Workspace
@@ -291,3 +293,36 @@ def test_a_heading_of_a_run_goes_where_what_stands_below_it_was_there_before(tmp
     page.write_bytes(b"# New\n- row\nold\nmine\n")
     Runs(workspace).undo(run.id)
     assert page.read_bytes() == b"old\nmine\n"
+
+
+@pytest.mark.parametrize("what", ["a command", "a purge", "a purge that is told"])
+def test_of_two_notes_made_at_once_neither_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    (tmp_path / ".fleet").mkdir()
+    here, there, get = _workspace(tmp_path), _workspace(tmp_path), Local.get
+    threads: list[Thread] = []
+
+    def note(workspace: Workspace, name: str) -> None:
+        if what == "a command":
+            Runs(workspace).note_unrecorded(name, "2026-11-22T10:00:00.000Z-0000")
+        else:
+            workspace.trust.note_purged({name: 30})
+
+    def get_while_another_notes(state: Local, key: str) -> str:
+        found = get(state, key)
+        if state is here.state and not threads:
+            threads.append(Thread(target=note, args=(there, "another")))
+            threads[0].start()
+            threads[0].join(0.2)
+        return found
+
+    note(there, "before")
+    monkeypatch.setattr(Local, "get", get_while_another_notes)
+    names = {"another", "before"}
+    if what == "a purge that is told":
+        names -= here.trust.purged(forget=True).keys()
+    else:
+        note(here, "one")
+        names.add("one")
+    threads[0].join()
+    noted = dict(Runs(here).unrecorded()) if what == "a command" else here.trust.purged()
+    assert noted.keys() >= names
