@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -583,17 +583,14 @@ class Writer:
         lesson = fold(line, workspace.policy())
         shared = workspace.patterns.line(lesson.id) or Line(lesson.id)
         own_writers = [name for name in shared.by_writer() if names.agent_of(name) == self.agent]
-        edited = {field: name for field, (_, name) in lesson.edited.items() if name in own_writers and field != SCOPE}
+        edited = [field for field, (_, name) in lesson.edited.items() if name in own_writers]
         fields = {field: value for field, value in lesson.fields.items() if field not in (SCOPE, *edited)}
         private = workspace.own_notes(self.agent, lesson.id) or Line(lesson.id)
         delta = edits.part(private, lesson.id, "0" * 16, fields, me, stamp, seen=0, at=lesson.at)
         delta = join(delta, self.edit(private, SCOPE, PRIVATE))
+        going = reduce(Line.without_field, (SCOPE, *fields), shared)
         for name in own_writers:
-            column = shared.w[name]
-            first = {field: value for field, value in column.first.items() if field in edited}
-            won = {field: line.w[name].set[field] for field, writer in edited.items() if writer == name}
-            column = msgspec.structs.replace(column, first=first, set=won)
-            moved = Line(lesson.id, {name: column}).split_column(name, _MOVED)[1]
+            moved = going.split_column(name, _MOVED)[1]
             delta = join(delta, moved) if moved is not None else delta
         if not lesson.is_present:
             delta = join(delta, edits.retire(join(private, delta), me))
