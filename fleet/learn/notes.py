@@ -174,9 +174,8 @@ def _heading(raw: str) -> _Heading:
             title, when, is_entry = title[match.end() :], match["when"], True
         elif match := re.match(_BRACKET_FIRST, title):
             word, title, is_entry = match["word"], title[match.end() :], True
-            is_number = re.fullmatch(
-                _CODE_FIRST, f"{word}:"
-            )  # in `[LRN-20260105-001] best_practice` the kind is behind
+            # In `[LRN-20260105-001] best_practice` the kind is behind.
+            is_number = re.search(r"\d", word) and re.fullmatch(_CODE_FIRST, f"{word}:")
             kind = title * (len(title.split()) == 1) if is_number else word
         elif match := re.match(_CODE_FIRST, title):
             title, is_entry = title[match.end() :], True
@@ -213,10 +212,11 @@ class _Form:
         """Return whether a text is the right way, by its mark, of what the last field has as wrong."""
         return bool(self.fields) and self.fields[-1][0].role == "wrong" and re.match(_IS_RIGHT, text) is not None
 
-    def goes_on(self, item: Block) -> bool:
-        """Return whether an item without a label belongs to the last field: led to by it, or half a sentence."""
+    def goes_on(self, item: Block, before: Block) -> bool:
+        """Return whether an item belongs to the last field, of the item before: led to by it, or half a sentence."""
         value = self.fields[-1][0].value
-        return not value or _ends_open(value) or item.text[:1].islower() or self.awaits(item.text)
+        is_led = not before.items and (not value or _ends_open(value))
+        return is_led or item.text[:1].islower() or self.awaits(item.text)
 
     def extend(self, block: Block) -> None:
         """Add a block to the value of the last field; a right way, by its mark, after what was wrong is the next."""
@@ -338,21 +338,23 @@ class _Page:
                 form.title = ""
                 form.add(field, form.end)
         rest: list[Block] = []
-        is_list = any(
-            each.kind == "item" and _has_content(each) and _fields_of(each)[0].value for each in section.blocks
-        )
-        is_beside = False  # whether an item without a label is no part of the entry before it
+        labelled_items = [each for each in section.blocks if each.kind == "item" and _has_content(each)]
+        is_list = any(_fields_of(each)[0].value or each.items for each in labelled_items)
+        labelled_item: Block | None = None  # the last one, if no other block has a label since
         for block in section.blocks:
             is_bold, roles = _is_bold_lead(block), {field.role for field in _fields_of(block)}
             is_field = bool(roles) and not (re.match(_WRONG_RIGHT, block.text) and roles.isdisjoint({"right", "rule"}))
             is_item = block.kind == "item" and not is_field and (is_list or not form.fields)
             is_order = is_item and not form.awaits(block.text) and _is_binding(Passage(block.text).plain)
             is_apart = bool(rest) and rest[-1].line > form.end
-            is_own = is_order or (is_item and is_beside and (is_apart or not form.goes_on(block)))
+            is_own = is_order or (
+                is_item and labelled_item is not None and (is_apart or not form.goes_on(block, labelled_item))
+            )
             if block.kind == "table" or is_own or (not is_field and _has_pair(block)):
                 rest.append(block)
             elif is_field:
-                form, is_beside = self._take_fields(form, block), block.kind == "item" and not is_whole
+                form = self._take_fields(form, block)
+                labelled_item = block if block.kind == "item" and not is_whole else None
             elif form.fields and not is_bold:
                 form.extend(block)
             elif not (is_bold or block.is_task or form.fields) and section.level > 1:

@@ -169,10 +169,10 @@ def test_the_category_of_an_entry_is_no_number_and_not_its_title():
     page = (
         "# L\n\n## [LRN-20260105-001] best_practice\n### Summary\nAlways take a dump before a migration\n\n"
         "## Git\n### Wrong migration order\n**Rule:** Number migrations by date\n\n"
-        "## [Security] Tokens in logs\n**Rule:** Never log a token\n\n## Testing\n- **Rule:** Never share fixtures\n"
+        "## L-3: [gotcha] Tokens in logs\n**Rule:** Never log a token\n\n## Testing\n- **Rule:** Never share fixtures\n"
     )
     found = [each.category for each in read_notes(page, "lessons.md") if isinstance(each, Note)]
-    assert found == ["best_practice", "Git", "Security", "Testing"]
+    assert found == ["best_practice", "Git", "gotcha", "Testing"]
 
 
 WRONG, RIGHT = "❌ Copy the whole repo", "✅ Copy only package.json before npm install"
@@ -336,3 +336,13 @@ def test_what_stands_beside_a_labelled_item_is_no_part_of_its_entry():
 def test_a_marked_pair_is_taken_without_its_labels_and_reads_by_itself(title, pair, expected):
     found = [each for each in read_notes(f"# L\n\n## {title}\n{pair}\n", "lessons.md") if isinstance(each, Note)]
     assert (found[0].text, found[0].wrong) == expected
+
+
+def test_a_list_below_a_label_ends_with_its_item():
+    page = "## Testing\n- **Rule:**\n  - Never share it\n  - Always seed the clock\n- The database is reset by a job\n"
+    lessons = [each.text for each in read_notes(page, "gotchas.md") if isinstance(each, Note)]
+    assert lessons == [
+        "Testing: Never share it",
+        "Testing: Always seed the clock",
+        "The database is reset by a job",
+    ]
