@@ -131,15 +131,21 @@ def block(
     before = workspace.policy()
     records = list(_records_of(workspace, name))
     blank = {line.id: Line(line.id) for line in records}
-    valid = {each: codec.join(before.earlier.get(each, none), earlier.get(each, none)) for each, none in blank.items()}
+    others = {other: at for other, at in before.blocked.items() if other != name}
+    valid = {each: earlier.get(each, none) for each, none in blank.items()}
+    for each, line in before.earlier.items():  # but for what an earlier block of this name let count
+        for writer, part in line.by_writer().items():
+            if is_blocked(writer, others) or not is_blocked(writer, (name,)):
+                valid[each] = codec.join(valid.get(each, part), part)
     valid = {each: line for each, line in valid.items() if not line.is_empty()}
-    after = before._replace(blocked={**before.blocked, name: since_stamp}, earlier=valid)
+    after = before._replace(blocked={**others, name: since_stamp}, earlier=valid)
     folds = _folds(records, before, after)
     changes = _changes(workspace, name, since_stamp, folds)
     if not records and not changes.discoveries:
         raise NoError(_NOBODY.format(name[:60]))
     leaving, kept = _in_memories(workspace, folds)
-    alone = [each for each, (old, new) in folds.items() if retire and old.is_present and not new.is_present]
+    unblocked = _folds(records, before._replace(blocked=others), after) if retire else {}
+    alone = [each for each, (old, new) in unblocked.items() if old.is_present and not new.is_present]
     if not dry_run:
         workspace.trust.block(name, since_stamp, earlier.values(), workspace.wall())
         if alone:

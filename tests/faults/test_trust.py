@@ -952,6 +952,19 @@ def test_a_block_since_a_time_keeps_what_the_branch_held_then(bench):
     bench.run("velma", "block", MALLORY, "--since", "whenever", expect=2)
 
 
+@pytest.mark.parametrize("since", [["--since", "2027-01-01"], []], ids=["since", "all"])
+def test_a_block_in_place_of_an_earlier_one_counts_and_retires_like_a_first_one(bench, since):
+    push(bench, record(POISON[0], {MALLORY: told()}), record(LESSON, {MALLORY: told(), TANK: told()}))
+    bench.sync("velma")
+    first = json.loads(bench.run("velma", "block", MALLORY, "--retire", "--dry-run", "--json").stdout)
+    bench.run("velma", "block", MALLORY, *since)
+    dry = json.loads(bench.run("velma", "block", MALLORY, "--retire", "--dry-run", "--json").stdout)
+    assert dry["retired"] == first["retired"] == [pattern_id(POISON[0])]
+    assert dry["lessons"] == (first["lessons"] if since else [])
+    done = json.loads(bench.run("velma", "block", MALLORY, "--retire", "--json").stdout)
+    assert {**done, "dry_run": True} == dry
+
+
 def test_with_retire_the_whole_clan_is_rid_of_what_that_writer_alone_had_said(bench):
     push(bench, record(POISON[0], {MALLORY: told()}), record(LESSON, {MALLORY: told(), TANK: told()}))
     bench.sync("velma")
