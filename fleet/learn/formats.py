@@ -254,7 +254,7 @@ def _reason_to_skip(record: Mapping[str, Any]) -> str:
 
 def _begin(record: Mapping[str, Any]) -> str:
     """Return the beginning of a record's text, for whoever looks for it."""
-    return _text_in(record, "title", "name", "pattern", "text", "description", "problem", "id")[:80]
+    return _text_in(record, "title", "name", "pattern", "text", "description", "problem", "id")
 
 
 def _is_finding(record: Mapping[str, Any], *, is_discoveries: bool) -> bool:
@@ -284,7 +284,7 @@ def _lesson(record: Mapping[str, Any]) -> Lesson | SkippedPiece:
         if is_template or not (
             title or wrong or len(statement.split()) >= _WORDS_MIN or Passage(statement).is_sentence()
         ):
-            return SkippedPiece(0, notes.TEMPLATE if is_template else notes.NO_SENTENCE, statement[:80])
+            return SkippedPiece(0, notes.TEMPLATE if is_template else notes.NO_SENTENCE, statement)
         text, body = Passage(statement).lead(_TEXT_CHARS)
         correct = correct or _text_in(folded, *KEYS["rights"])
         correct = " ".join(part for part in (body, correct) if part and part != statement)

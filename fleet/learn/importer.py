@@ -40,6 +40,7 @@ _OF_A_PROJECT = (
 """Names of the files that are read in a project's folder: most of its pages have no lessons."""
 
 
+_WINDOW, _SAMPLE_CHARS = limits.SIGNAL_WINDOW_CHARS, 80
 _NOT_LISTED = frozenset({notes.HEADING, notes.ABOUT, notes.TEMPLATE})
 
 
@@ -101,7 +102,9 @@ class ImportResult(msgspec.Struct):
         """Add a piece of a file."""
         self.files.setdefault(path, 0)
         if isinstance(item, SkippedPiece | Bad):
-            begins = item.text if isinstance(item, SkippedPiece) else item.raw[:80].decode("utf-8", "replace")
+            text = item.text if isinstance(item, SkippedPiece) else item.raw[:_WINDOW].decode("utf-8", "replace")
+            # Screened before it is cut: half of a secret is not known as one.
+            begins = screening.screened(text[:_WINDOW])[:_SAMPLE_CHARS]
             self.pieces.append(Piece(path, item.line, begins, item.reason))
         else:
             is_lesson = isinstance(item, Lesson)

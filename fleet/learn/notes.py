@@ -136,7 +136,7 @@ def read_notes(text: str, name: str) -> Iterator[Note | SkippedPiece]:
     page.read(top, "", is_log=is_log)
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > BLOCK_CHARS_MAX // 2:
-            page.items.append(SkippedPiece(number, _TOO_LONG, line[:_SHORT_SAMPLE]))
+            page.items.append(SkippedPiece(number, _TOO_LONG, line))
     seen: set[str] = set()
     for item in sorted(page.items, key=lambda each: each.line):
         folded = item.text.casefold()
@@ -305,7 +305,7 @@ class _Page:
                 self.items.append(SkippedPiece(each.line, reason, each.title))
 
     def _leave(self, block: Block, reason: str) -> None:
-        self.items.append(SkippedPiece(block.line, reason, block.text[:_SHORT_SAMPLE]))
+        self.items.append(SkippedPiece(block.line, reason, block.text))
 
     # --- entries with labelled fields
 
@@ -372,7 +372,7 @@ class _Page:
             self._leave(block, _PROSE)
         if not notes and form.fields:
             text = " ".join([form.title, *(field.value for field, _ in form.fields)])
-            self.items.append(SkippedPiece(form.line, _NOTHING_LEARNED, Passage(text).plain[:_SHORT_SAMPLE]))
+            self.items.append(SkippedPiece(form.line, _NOTHING_LEARNED, Passage(text).plain))
             for block in form.marked:
                 self._leave(block, _NOTHING_LEARNED)
 
@@ -554,7 +554,7 @@ class _Page:
             category=_category(note.category),
         )
         if reason := _fault(note):
-            self.items.append(SkippedPiece(note.line, reason, note.text[:_SHORT_SAMPLE]))
+            self.items.append(SkippedPiece(note.line, reason, note.text))
         else:
             self.items.append(note)
 

@@ -20,6 +20,7 @@ from fleet.model import limits
 from fleet.model.errors import UsageError
 from fleet.store import homes
 from fleet.store.files import Files
+from fleet.text.screening import screened
 
 FILE_NAME = "fleet.toml"
 
@@ -335,7 +336,7 @@ def _wrong(section: str, key: str, value: str, why: Exception) -> str:
     if key not in kinds:
         return f"{key[:40]} is not a setting"
     rule = why.__cause__ or f"it is {_allowed(kinds[key])}"  # the cause is our own check of a value
-    return f"{key[:40]} cannot be {value[:60]}: {rule}"
+    return f"{key[:40]} cannot be {screened(value)[:60]}: {rule}"
 
 
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}

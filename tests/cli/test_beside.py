@@ -108,6 +108,15 @@ def test_what_is_not_taken_is_named_with_line_and_reason_and_templates_and_headi
     assert status(w)["unfilled"] == 0, "nobody is asked for the lesson of a list"
 
 
+@pytest.mark.parametrize("blanks", range(30, 70, 5))
+def test_a_secret_in_what_is_not_taken_is_screened_before_the_text_is_cut(w, blanks):
+    secret = "gh" + "p_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
+    log(w).write_text(f"- [ ] {'version 1.2 of it ' * 4}"[:blanks] + f" is out: rotate {secret} now\n")
+    for words in (["sync"], ["status"], ["status", "--json"], ["import", str(log(w)), "--dry-run"]):
+        done = w.run("w", *words, expect=None)
+        assert secret[:8] not in done.stdout + done.stderr, words
+
+
 def test_what_a_sync_took_of_a_log_is_taken_back_by_an_undo_and_stays_so(w):
     log(w).write_text(PAGE)
     w.run("w", "sync")

@@ -252,6 +252,14 @@ def test_a_wrong_key_or_value_is_refused_and_changes_nothing(w):
     assert path.read_bytes() == before
 
 
+def test_a_secret_in_a_wrong_value_is_screened_before_it_is_cut(w):
+    secret = "gh" + "p_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
+    (w.folder / "w/fleet.toml").write_text(f'[promotion]\nmode = "{"x" * 30} {secret}"\n')
+    done = w.run("w", "doctor", expect=None)
+    assert "cannot be" in done.stdout + done.stderr
+    assert secret[:8] not in done.stdout + done.stderr
+
+
 def test_addresses_and_zones_that_can_be_are_set_and_unset(w):
     for name, value in (
         ("sleep.zone", "Europe/Berlin"),
