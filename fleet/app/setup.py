@@ -143,6 +143,9 @@ def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
     if "promotion.others" in values:
         with closing(Workspace(workspace.root)) as changed:
             Witnesses(changed).agree()
+    if "share.fields" in values:
+        with closing(Workspace(workspace.root)) as changed:
+            changed.agree_to_fields()
     if remote := texts.get("share.remote"):
         sharing.Membership(workspace).keep_login(Address.typed(config.parsed("share.remote", remote)))
     if "files.home" in values:

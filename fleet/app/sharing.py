@@ -318,6 +318,12 @@ def _warn_of_news(workspace: Workspace) -> None:
     if purged := workspace.trust.purged(forget=True):
         starting.forget(workspace)  # it names them, too
         workspace.warnings += workspace.trust.purge_sentences(purged)
+    asked, shared = workspace.config.share.fields, workspace.shared_fields()
+    if left := [each for each in asked if each not in shared]:
+        workspace.warn(
+            f"{config.FILE_NAME} would share of each correction {' and '.join(left)}, too, and nobody on this machine "
+            f"agreed to that: `fleet config set share.fields '{config.as_toml(asked)}'` does"
+        )
     for log in (CountedLog(workspace, each) for each in workspace.agents_here()):
         if edited := log.newly_edited():
             path = log.log_file().relative_to(workspace.root).as_posix()

@@ -35,7 +35,6 @@ MINUTE_MS = 60_000
 _MOVING = "moves"  # key in local.db: agent, id and new scope of each lesson that changes its scope, as JSON
 _TAIL_BYTES = 256 * 1024  # of a log's end, where the newest entry is looked for
 _LOGGED_AT = rb"<!-- fleet (?:flagged )?c-[0-9a-f]{16} [^<>]*?\bat=(\S{24})"
-_SHAREABLE = ("wrong", "source")  # fields of an entry that stay here unless ``[share] fields`` names them
 
 
 def _note_key(agent: str) -> str:
@@ -499,7 +498,7 @@ class _Backlog:
 
     def _values(self, entry: Entry) -> dict[str, object]:
         """Return the fields of an entry that may enter a line."""
-        extra = [field for field in self._workspace.config.share.fields if field in _SHAREABLE]
+        extra = self._workspace.shared_fields()
         values: dict[str, object] = {"text": _lesson_text(entry), "correct": _clean(entry.right)}
         values["tags"] = sorted({clean for tag in entry.tags if (clean := _clean(tag))})[: limits.TAGS_MAX]
         return values | {field: _clean(getattr(entry, field)) for field in (*LOGGED, *extra)}

@@ -213,11 +213,10 @@ class Witnesses:
             return False
         if workspace.state.agrees(consent.OTHERS, self._consented()):
             return True
-        root = workspace.root.resolve()
-        if not any((folder / ".git").exists() for folder in (root, *root.parents)):
+        if not workspace.is_in_git():
             return True
         # Not that it is tracked, but that it is not, is asked: a git that refuses or is not there says neither.
-        return bool(git.output(root, "ls-files", "--others", "--", workspace.config_file.name))
+        return bool(git.output(workspace.root.resolve(), "ls-files", "--others", "--", workspace.config_file.name))
 
     def agree(self) -> None:
         """Record a yes here to what ``fleet.toml`` says of others' evidence; withdraw it where it says "suggest"."""

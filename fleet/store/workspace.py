@@ -343,6 +343,22 @@ class Workspace:
             self._policy = self.trust.policy(mine) if self.state.get(DECIDED) else Policy.of(mine)
         return self._policy._replace(cut=self.clock.cut())
 
+    def is_in_git(self) -> bool:
+        """Return whether a repository is around the folder: then anybody may have written ``fleet.toml``."""
+        root = self.root.resolve()
+        return any((folder / ".git").exists() for folder in (root, *root.parents))
+
+    def shared_fields(self) -> list[str]:
+        """Return those of ``[share] fields`` that are shared: within a repository the ones with a yes here."""
+        fields = self.config.share.fields
+        return [each for each in fields if not self.is_in_git() or self.state.agrees(_FIELD, each)]
+
+    def agree_to_fields(self) -> None:
+        """Record a yes here to what ``[share] fields`` names, in place of any other."""
+        self.state.disagree(_FIELD)
+        for each in self.config.share.fields:
+            self.state.agree(_FIELD, each, self.wall())
+
     def mine(self) -> frozenset[str]:
         """Return the replicas that were minted for this machine and this folder: nobody else writes under them.
 
@@ -503,6 +519,7 @@ class Workspace:
 
 
 _SET_BACK = "set_back"
+_FIELD = "field"  # kind of consent: a field of ``[share] fields``
 _MOVED = ("add", "n", "parts", "rem")  # parts of a column that go to the private file with a lesson
 _WITHDRAWN = ("add", "first", "n", "parts", "rem", "set", "over")
 

@@ -153,6 +153,31 @@ def test_share_fields_travel_when_they_are_named(stage):
     assert stage.edition()[0].value("wrong") == "the-wrong-thing"
 
 
+def test_fields_that_a_pull_may_have_named_travel_once_somebody_here_agreed_to_them(stage):
+    stage.join("velma")
+    stage.git("init", "-q", where="velma")
+    config = stage.folder / "velma/fleet.toml"
+    config.write_text(config.read_text().replace("[share]\n", '[share]\nfields = ["wrong"]\n'))
+
+    def shared(number: int) -> tuple[set[str], str]:
+        words = ("--wrong", f"wrong {number}", "--right", "r", "--source", f"source {number}")
+        stage.run("velma", "correct", *words, "--pattern", f"{LESSON}, case {number}")
+        warned = stage.run("velma", "sync").stderr
+        [line] = [each for each in stage.edition() if str(each.value("text")).endswith(f"case {number}")]
+        return {field for field in ("wrong", "source") if line.value(field)}, warned
+
+    fields, warned = shared(1)
+    assert fields == set()
+    assert """would share of each correction wrong, too""" in warned
+    assert """`fleet config set share.fields '["wrong"]'` does""" in warned
+    stage.run("velma", "config", "set", "share.fields", '["wrong"]')
+    assert shared(2) == ({"wrong"}, "")
+    config.write_text(config.read_text().replace('fields = ["wrong"]', 'fields = ["wrong", "source"]'))
+    fields, warned = shared(3)
+    assert fields == {"wrong"}
+    assert "correction source, too" in warned
+
+
 def test_gossip_is_the_newest_of_the_whole_clan(stage):
     for agent in ("velma", "tank"):
         stage.join(agent)
