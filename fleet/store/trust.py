@@ -16,7 +16,7 @@ from fleet.model import limits
 from fleet.model import line as codec
 from fleet.model.errors import FleetError
 from fleet.model.line import Line
-from fleet.model.pattern import IS_BLOCKED, IS_HELD, Policy
+from fleet.model.pattern import IS_BLOCKED, IS_HELD, Policy, is_blocked
 from fleet.model.withheld import BULK, NEWCOMERS, OWN, Held, Withheld
 from fleet.store.database import DECIDED, Local
 from fleet.text.screening import counted
@@ -101,13 +101,17 @@ class Trust:
         return [each for each in parts if each.group]
 
     def asked(self) -> list[Held]:
-        """Return the parts that are left out and that a person is asked about."""
-        return [each for each in self.held() if each.is_asked]
+        """Return the parts that are left out and that a person is asked about; what is blocked is out anyhow."""
+        return [each for each in self._unblocked(self.held()) if each.is_asked]
+
+    def _unblocked(self, parts: Iterable[Held]) -> list[Held]:
+        blocked = {each.name for each in self.blocked()}
+        return [each for each in parts if not is_blocked(each.writer, blocked)]
 
     def sentences(self, parts: Iterable[Held] | None = None) -> list[str]:
         """Return the questions to a person, a sentence for each kind and group, with what to do about it."""
         ids_by_group: dict[tuple[str, str], set[str]] = {}
-        for part in self.asked() if parts is None else parts:
+        for part in self.asked() if parts is None else self._unblocked(parts):
             ids_by_group.setdefault((part.kind, part.group), set()).add(part.id)
         return [_sentence(kind, group, len(ids)) for (kind, group), ids in sorted(ids_by_group.items())]
 

@@ -514,7 +514,10 @@ def test_who_is_blocked_is_asked_about_no_more_until_that_ends(bench):
     bench.run("velma", "block", MALLORY)
     assert waiting(bench) == []
     assert json.loads(bench.run("velma", "inbox", "--json").stdout)["waiting"] == []
+    assert "left out" not in bench.run("velma", "sync").stderr, "a question that nobody shows"
+    assert "would retire" not in start(bench)
     bench.run("velma", "unblock", MALLORY)
+    bench.run("velma", "sync", expect=3)
     assert [each["retires"] for each in waiting(bench)] == [32]
 
 

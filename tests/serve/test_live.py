@@ -743,6 +743,7 @@ def test_who_is_here_knows_agents_and_nothing_else():
     presence.set(1, {"agent": "tank", "replica": "tank.c0ffee42", "since": "2026", "on": "x" * 999, "more": 1})
     presence.set(2, {"agent": "../x", "replica": "tank.c0ffee42"})
     presence.set(3, {"agent": 5})
+    presence.set(5, {"agent": "tank", "replica": "mallory.0000000f"})
     presence.set(4, {"user": {"name": "a browser"}})
     assert living._online(presence) == [living.Online("tank", "tank.c0ffee42", "2026", "x" * limits.ON_CHARS_MAX)]
 

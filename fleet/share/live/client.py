@@ -373,7 +373,9 @@ def _online(presence: Presence) -> list[Online]:
     found = set()
     for state in presence.states().values():
         agent, replica = state.get("agent"), state.get("replica")
-        if isinstance(agent, str) and isinstance(replica, str) and names.is_agent(agent) and names.is_replica(replica):
+        if not (isinstance(agent, str) and isinstance(replica, str) and names.is_replica(replica)):
+            continue
+        if names.is_agent(agent) and names.agent_of(replica) == agent:  # else it is shown as somebody else
             found.add(Online(agent, replica, _text(state.get("since")), _text(state.get("on"))))
     return sorted(found)
 
