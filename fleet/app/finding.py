@@ -95,8 +95,8 @@ def _with_prefix(stores: Sequence[Patterns], prefix: str) -> list[str]:
     return sorted({id_ for store in stores for id_ in store.beginning(prefix)})
 
 
-def nearest(root: Path, texts: Sequence[str], count: int) -> list[Near]:
-    """Return the lessons nearest to each text by their words, ``count`` each, for a hook.
+def nearest(root: Path, texts: Sequence[str], count: int) -> list[tuple[Near, str]]:
+    """Return the lessons nearest to each text by their words, ``count`` each, with whose they are, for a hook.
 
     No model is loaded, and nothing is counted or written: a host waits. There is no least score: a person words an
     objection otherwise than an agent its lesson, and the agent decides which one is meant.
@@ -111,7 +111,14 @@ def nearest(root: Path, texts: Sequence[str], count: int) -> list[Near]:
         # Found by whichever words, a merged lesson is named by the ones that it has now.
         lessons = {id_: each for store in stores for id_, each in store.lessons_of([one.id for one in found]).items()}
         known = [(each, lessons[each.id]) for each in found if each.id in lessons]
-        return [Near(lesson.id, lesson.text, each.score, each.differs) for each, lesson in known]
+        by = Renderer()
+        return [
+            (
+                Near(one.id, one.text, each.score, each.differs),
+                "; ".join(filter(None, (by.author(one.by), by.edits(one)))),
+            )
+            for each, one in known
+        ]
 
 
 class _Listing(NamedTuple):

@@ -176,11 +176,11 @@ class Flagging:
         with self._call.guarded("the nearest lessons are not named"):
             try:
                 with Alarm(_NEAREST_S):
-                    for near in finding.nearest(Path(self._call.root), quotes, 3 if len(quotes) == 1 else 1):
+                    for near, whose in finding.nearest(Path(self._call.root), quotes, 3 if len(quotes) == 1 else 1):
                         names = [name for name in near.differs if name != passed_over]
                         differs = f"differs in {', '.join(names)}; " if names else ""
                         text = screening.shortened(screening.one_line(screening.readable(near.text)), _LESSON_CHARS_MAX)
-                        found[near.id] = f"- {text} ({differs}{near.id})"
+                        found[near.id] = f"- {text} ({whose}; {differs}{near.id})"
             except TimeUpError:
                 self._call.log(
                     f"the nearest lessons were not found within {_NEAREST_S:g} s: the question goes without them"

@@ -373,7 +373,7 @@ def test_a_question_names_the_nearest_known_lessons_and_what_differs(place):
     ):
         place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", lesson)
     said = place.context("UserPromptSubmit", {"prompt": "That's wrong. Use pnpm in this repository, not npm."})
-    assert re.search(r"Use pnpm in this repository, never npm \((?:differs in .*; )?p-[0-9a-f]{16}\)", said)
+    assert re.search(r"Use pnpm in this repository, never npm \(\w+; (?:differs in .*; )?p-[0-9a-f]{16}\)", said)
     assert "Deploy on Mondays" not in said
     entry, lesson = re.search(r"c-[0-9a-f]{16}", said)[0], re.search(r"never npm \(.*(p-[0-9a-f]{16})", said)[1]
     place.fleet("learn", entry, "--same", lesson)
