@@ -1,7 +1,7 @@
 """Use cases of sharing: sync, dry run, compact, what a timer does, pause, consent and leave."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from random import Random
 from shlex import quote
@@ -305,12 +305,19 @@ def _purge_received_secrets(workspace: Workspace) -> None:
         dropped, last = Purge(workspace).secrets(writer, list(changed))
     if changed:
         workspace.state.put(**{_SCREENED: "{} {}".format(*changed[last])})
-    for pattern, kinds in dropped.items():
+    if dropped:
         workspace.warn(
-            f"{pattern} came with a secret as it stands ({', '.join(kinds)}): it is dropped for everybody, and the "
-            "rest of the lesson stays. Whoever could read the clan's remote may have it: rotate it. "
-            f"`fleet purge {pattern}` takes what is left of it off this machine"
+            f"{_came_with_secrets(dropped)}: it is dropped for everybody, and the rest of the lesson stays. "
+            "Whoever could read the clan's remote may have it: rotate it. "
+            f"`fleet purge {next(iter(dropped))}` takes what is left of it off this machine"
         )
+
+
+def _came_with_secrets(kinds_of: Mapping[str, Iterable[str]]) -> str:
+    """Return which lessons or discoveries came with which kinds of secrets, the first ones by id."""
+    ids, kinds = [*kinds_of], sorted({kind for each in kinds_of.values() for kind in each})
+    more = f" and {len(ids) - _LEFT_SHOWN:,} more" if len(ids) > _LEFT_SHOWN else ""
+    return f"{', '.join(ids[:_LEFT_SHOWN])}{more} came with a secret as it stands ({', '.join(kinds)})"
 
 
 def _warn_of_news(workspace: Workspace) -> None:
@@ -345,12 +352,10 @@ def _warn_of_discovered_secrets(workspace: Workspace) -> None:
     if changed:
         workspace.state.put(**{_SCREENED_FOUND: "{} {}".format(*changed[-1][1])})
     if kinds_of:
-        ids, kinds = [*kinds_of], sorted(set[str]().union(*kinds_of.values()))
-        more = f" and {len(ids) - _LEFT_SHOWN:,} more" if len(ids) > _LEFT_SHOWN else ""
         workspace.warn(
-            f"{', '.join(ids[:_LEFT_SHOWN])}{more} came with a secret as it stands ({', '.join(kinds)}): the line of a "
-            "discovery stays, and is masked wherever it is shown. Whoever could read the clan's remote may have it: "
-            f"rotate it. `fleet retire {ids[0]}` takes it back, and nobody is shown it any more"
+            f"{_came_with_secrets(kinds_of)}: the line of a discovery stays, and is masked wherever it is shown. "
+            "Whoever could read the clan's remote may have it: rotate it. "
+            f"`fleet retire {next(iter(kinds_of))}` takes it back, and nobody is shown it any more"
         )
 
 

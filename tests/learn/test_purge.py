@@ -325,5 +325,16 @@ def test_many_are_dropped_by_and_by_and_none_is_forgotten(tmp_path, monkeypatch)
     assert texts == {f"Push {n} with [REDACTED:github-classic]" for n in range(5)}
     clan.correct("tank", "Read the log first")
     clan.sync("tank", "velma")
-    said = [each for each in clan["velma"].warnings if "came with a secret" in each]
-    assert len(said) == 5, "each was said once"
+    said = [each.partition(" came with a secret") for each in clan["velma"].warnings]
+    named = [id_ for before, found, _ in said if found for id_ in before.split(", ")]
+    assert sorted(named) == [f"p-{n:016x}" for n in range(5)], "each was said once"
+
+
+def test_many_that_come_at_once_are_told_in_one_line(tmp_path):
+    clan = Clan(tmp_path)
+    clan.correct("velma", OTHER)
+    clan.sync("velma")
+    push_raw(clan, 7)
+    clan.sync("velma")
+    [said] = [each for each in clan["velma"].warnings if "came with a secret" in each]
+    assert f"p-{4:016x} and 2 more came with a secret as it stands (github-classic)" in said
