@@ -480,7 +480,11 @@ class Guards:
         if not lesson.is_present:
             line = self._workspace.patterns.line(guard.id)
             is_ours = line is None or any(line.has_removed(each, None) for each in self._workspace.mine())
-            return "" if is_ours else f"{guard.lesson}; others have retired it since"
+            blocks = self._workspace.policy().blocks
+            writers = line.by_writer() if line is not None else {}
+            is_retired = any(part.has_removed(each, None) for each, part in writers.items() if not blocks(each))
+            since = "others have retired it since" if is_retired else "who said it is blocked here"
+            return "" if is_ours else f"{guard.lesson}; {since}"
         editors = {lesson.edited[field][1] for field in ("text", "correct") if field in lesson.edited}
         return _words_of(lesson) if editors and editors <= lesson.mine else guard.lesson
 

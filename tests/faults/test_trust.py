@@ -345,6 +345,15 @@ def test_a_guard_holds_when_others_retire_its_lesson_and_says_so_until_it_is_ret
     assert b"git push" not in (bench.folder / "velma/.fleet/ready/guards.json").read_bytes()
 
 
+def test_a_guard_whose_lesson_is_a_blocked_writers_says_so(bench):
+    push(bench, record("Never `git push --force` to main", {TANK: told(set={"trigger": [STAMP, "Bash:git push*"]})}))
+    bench.sync("velma")
+    bench.run("velma", "guard", pattern_id("Never `git push --force` to main"), "deny")
+    bench.run("velma", "block", "tank")
+    [guard] = bench.status("velma")["guards"]
+    assert guard["lesson"].endswith("who said it is blocked here")
+
+
 # --- parts of our own column ------------------------------------------------------------------------------------------
 
 
