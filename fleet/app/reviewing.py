@@ -134,8 +134,9 @@ def block(
     others = {other: at for other, at in before.blocked.items() if other != name}
     valid = {each: earlier.get(each, none) for each, none in blank.items()}
     for each, line in before.earlier.items():  # but for what an earlier block of this name let count
-        columns = {w: column for w, column in line.w.items() if is_blocked(w, others) or not is_blocked(w, (name,))}
-        valid[each] = codec.join(valid.get(each, Line(each)), Line(each, columns))
+        for writer, part in line.by_writer().items():
+            if is_blocked(writer, others) or not is_blocked(writer, (name,)):
+                valid[each] = codec.join(valid.get(each, part), part)
     valid = {each: line for each, line in valid.items() if not line.is_empty()}
     after = before._replace(blocked={**others, name: since_stamp}, earlier=valid)
     folds = _folds(records, before, after)

@@ -489,7 +489,8 @@ class Guards:
             line = self._workspace.patterns.line(guard.id)
             is_ours = line is None or any(line.has_removed(each, None) for each in self._workspace.mine())
             blocks = self._workspace.policy().blocks
-            is_retired = line is not None and any(line.has_removed(each, None) for each in line.w if not blocks(each))
+            writers = line.by_writer() if line is not None else {}
+            is_retired = any(part.has_removed(each, None) for each, part in writers.items() if not blocks(each))
             since = "others have retired it since" if is_retired else "who said it is blocked here"
             return "" if is_ours else f"{guard.lesson}; {since}"
         editors = {lesson.edited[field][1] for field in ("text", "correct") if field in lesson.edited}

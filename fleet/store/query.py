@@ -1,6 +1,7 @@
 """Queries over the joined records: one SELECT each. Every one brings the rows up to date first."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
 from itertools import chain, islice
 from sqlite3 import Connection
 from typing import Any, Literal, TypeVar
@@ -127,9 +128,9 @@ class Patterns(_Table):
         for id_, raw, hash_, pending_id, base in rows:
             line = codec.decode(checked(raw, hash_), limits.RECORD_BYTES_MAX)
             if pending_id and isinstance(line, Line):
+                theirs = [part for writer, part in line.by_writer().items() if writer not in mine]
                 sent = codec.decode(base, limits.RECORD_BYTES_MAX) if base else None
-                line = Line(id_, {writer: column for writer, column in line.w.items() if writer not in mine})
-                line = codec.join(line, sent) if isinstance(sent, Line) else line
+                line = reduce(codec.join, theirs, sent if isinstance(sent, Line) else Line(id_))
             yield id_, line if isinstance(line, Line) else None
 
     def get(self, id_: str) -> Pattern | None:
