@@ -36,6 +36,7 @@ from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace
 from fleet.text import dates, mentions
 from fleet.text.prompts import Session
+from fleet.text.screening import counted
 
 EXPORT_FORMAT = "fleet-export"
 EXPORT_VERSION = 2
@@ -50,6 +51,19 @@ _TRIES_MAX = 5  # conversions of the branch, each after another machine pushed m
 def preview_import(workspace: Workspace) -> ImportResult:
     """Return what an import of the project's files would bring; nothing is written."""
     return importer.ImportResult.preview(importer.files_in(workspace, [workspace.root]))
+
+
+def retired_remark(ids: list[str]) -> str:
+    """Return a remark on the lessons that stay retired, and how they come back; "" for none."""
+    if not ids:
+        return ""
+    number = counted(len(ids), "lesson")
+    were, stay = ("was", "stays") if len(ids) == 1 else ("were", "stay")
+    return (
+        f"{number} of these {were} imported before and retired since, and {stay} out: `fleet restore {ids[0]}` brings "
+        "one back; `fleet undo --list` names the run that retired them, and `fleet undo RUN` of that run brings "
+        "back all of them"
+    )
 
 
 def import_files(

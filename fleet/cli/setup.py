@@ -19,7 +19,6 @@ from fleet.cli.output import argument, echo, flag, note, option
 from fleet.hosts import install
 from fleet.hosts.install import HOSTS, Calls, FileChange, SettingsFile
 from fleet.hosts.payloads import CLAUDE_CODE
-from fleet.learn.importer import retired_remark
 from fleet.model import names
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.share.git import Address, Repository
@@ -211,7 +210,7 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None, asks
         if take_in or typer.confirm(f"Take in {lessons} from {names}?", default=True):
             imported = moving.import_files(workspace, agent, files)
             echo(f"took in {counted(imported.patterns_new + imported.discoveries_new, 'new lesson')} from {names}")
-            if remark := retired_remark(imported.retired):
+            if remark := moving.retired_remark(imported.retired):
                 note(remark)
     if proposals := moving.proposals(workspace, agent, [], 30).new:
         echo(f"past sessions propose {counted(len(proposals), 'lesson')}: `fleet import --transcripts` shows them")

@@ -13,7 +13,7 @@ from fleet.app import doctor, moving, pages
 from fleet.cli import output
 from fleet.cli.output import COMPLETE, EXIT_NO, EXIT_REFUSED, argument, echo, flag, note, option
 from fleet.learn import importer
-from fleet.learn.importer import ImportResult, Piece, retired_remark
+from fleet.learn.importer import ImportResult, Piece
 from fleet.model.errors import UsageError
 from fleet.model.names import GUEST
 from fleet.store.workspace import Workspace
@@ -70,7 +70,7 @@ def _show_import(imported: ImportResult, named: list[Path], *, is_dry: bool, is_
     output.show(_import_as_json(imported, is_dry=is_dry), _import_rows(imported, is_dry=is_dry, is_verbose=is_verbose))
     if imported.skipped and not is_explained:
         output.hint(f"`{words}` names each of them with file and line")
-    if remark := retired_remark(imported.retired):
+    if remark := moving.retired_remark(imported.retired):
         output.hint(remark)
     if imported.redacted:
         note(f"a secret was taken out of {counted(imported.redacted, 'record')}")
@@ -137,7 +137,7 @@ def _propose(workspace: Workspace, agent: str, paths: list[Path], days: float, a
     rows = [f"{lesson.id} seen {counted(lesson.seen, 'time')}: {lesson.text}" for _, lesson in logged]
     document = {"sessions": offer.sessions, "older": offer.older, "proposals": proposals, "known": offer.known}
     output.show(document | {"retired": offer.retired, "logged": logged_ids}, rows)
-    if remark := retired_remark(offer.retired):
+    if remark := moving.retired_remark(offer.retired):
         output.hint(remark)
     if proposals and not logged:
         how = "`--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards"

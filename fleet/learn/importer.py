@@ -61,19 +61,6 @@ class Piece(msgspec.Struct, frozen=True):
     category: str = ""
 
 
-def retired_remark(ids: list[str]) -> str:
-    """Return a remark on the lessons that stay retired, and how they come back; "" for none."""
-    if not ids:
-        return ""
-    number = screening.counted(len(ids), "lesson")
-    were, stay = ("was", "stays") if len(ids) == 1 else ("were", "stay")
-    return (
-        f"{number} of these {were} imported before and retired since, and {stay} out: `fleet restore {ids[0]}` brings "
-        "one back; `fleet undo --list` names the run that retired them, and `fleet undo RUN` of that run brings "
-        "back all of them"
-    )
-
-
 class ImportResult(msgspec.Struct):
     """Outcome of an import.
 

@@ -353,14 +353,18 @@ class Workspace:
         return any((folder / ".git").exists() for folder in (root, *root.parents))
 
     def shared_fields(self) -> list[str]:
-        """Return those of ``[share] fields`` that are shared: within a repository the ones with a yes here."""
+        """Return those of ``[share] fields`` that are shared: within a repository the ones with a yes here.
+
+        The yes to a remote is one to the fields that were named then. Before the first yes, nothing leaves.
+        """
         fields = self.config.share.fields
-        return [each for each in fields if not self.is_in_git() or self.state.agrees(_FIELD, each)]
+        agreed = self.state.agreed(_FIELD) if fields and self.is_in_git() else []
+        return [each for each in fields if not agreed or each in agreed]
 
     def agree_to_fields(self) -> None:
         """Record a yes here to what ``[share] fields`` names, in place of any other."""
         self.state.disagree(_FIELD)
-        for each in self.config.share.fields:
+        for each in ("", *self.config.share.fields):  # "": somebody was asked, also where no field is named
             self.state.agree(_FIELD, each, self.wall())
 
     def mine(self) -> frozenset[str]:

@@ -206,7 +206,7 @@ MUTANTS = [
     Mutant(
         "a copied folder goes on writing under the original's id",
         "fleet/store/replica.py",
-        "return own[-1] if own and (own[-1].machine, own[-1].folder) == (machine, folder) else None",
+        "return own[-1] if own and own[-1].folder == folder else None",
         "return own[-1] if own else None",
         CLONES,
     ),
