@@ -355,7 +355,7 @@ def _skill_check(workspace: Workspace, entry: Entry) -> str:
     if PurePosixPath(target).name != _SKILL:
         return f"{target[:80]!r} is no place for a skill"
     if not draft.strip():
-        return f"its draft {_draft_path(workspace, entry)} is gone"
+        return f"its draft {_draft_path(workspace, entry)} is gone, or taken in already"
     now, before = workspace.files.read(workspace.root / target), _body(entry, "before")
     if now == draft:
         return f"{target} reads so already"
@@ -392,9 +392,11 @@ def _skill_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
 
 
 def _skill_diff(workspace: Workspace, entry: Entry) -> str:
-    target = _body(entry, "target")
+    target, draft = _body(entry, "target"), _skill_draft(workspace, entry)
+    if not draft.strip():
+        return ""
     now = workspace.files.read(workspace.root / target)
-    pages = (now, _skill_page(now, _skill_draft(workspace, entry)))
+    pages = (now, _skill_page(now, draft))
     before, after = (each.decode("utf-8", "replace").splitlines() for each in pages)
     rows = unified_diff(before, after, target if now else "/dev/null", target, lineterm="")
     return "\n".join(list(rows)[:_DIFF_LINES_MAX])
@@ -523,7 +525,10 @@ def _check_shown(workspace: Workspace, entry: Entry, summary: str, title: str, r
     """Let a plan wait anew, as it is now, where it has changes that nobody was shown; raise ``NoError`` then."""
     diff, box = screened("\n".join(rows)), Inbox(workspace, entry.agent)
     # What stands in brackets behind a change is its reason, as that a note is 90 days old: it differs each day.
-    shown, now = ({re.sub(r" \([^()]*\)$", "", row) for row in each.splitlines()} for each in (entry.item.diff, diff))
+    shown, now = (
+        {re.sub(r" \([^()]*\)$", "", row) for row in each.splitlines() if not row.startswith("... and ")}
+        for each in (entry.item.diff, diff)
+    )
     if now <= shown:
         return
     box.decide([Decision(id=entry.item.id, outcome="elsewhere", why="there is more to change by now than was shown")])

@@ -101,7 +101,8 @@ class Choice:
 
     Attributes:
         settings: ``[reflect]``, overridden by the environment.
-        named: the reflector of ``fleet.toml`` that a person here agreed to, else what one chose here, else the former.
+        named: the reflector of ``fleet.toml``; the host's model that a person chose here where that names none, or one
+            that nobody here agreed to.
         trouble: why no model can be asked here and now, so that sessions wait: limits of the environment that nobody
             can read, or a program that is not on the PATH; "" for none.
     """
@@ -112,10 +113,17 @@ class Choice:
         self.settings = configured.in_environment(os.environ)
         self.trouble = self.settings.unread_limits(os.environ)
         self.named: str = configured.reflector
-        if chosen in (*reflection.CLIENTS, RULES) and not self._is_agreed(self.named):
+        is_free = self.named == RULES or (self._is_agreed(str(chosen)) and not self._is_agreed(self.named))
+        if chosen in reflection.CLIENTS and is_free:
             self.named = chosen
         program = next(iter(self.settings.command), "") if self.named == "command" else self.named
-        if self.named not in (RULES, "endpoint") and program and os.sep not in program and not shutil.which(program):
+        if (
+            self.named not in (RULES, "endpoint")
+            and self._is_agreed(self.named)
+            and program
+            and os.sep not in program
+            and not shutil.which(program)
+        ):
             self.trouble = self.trouble or f"{program} is not on the PATH"
         self._offered = self.named if configured.reflector == RULES else configured.reflector
 
@@ -369,7 +377,9 @@ def _reserve(
     if not any(each.line == DEFERRED and each.session == record.session and each.at[:10] == today for each in lines):
         ledger.append(replace(record, line=DEFERRED, usd=None, why=why))
     # A session that a person named is due from now on like one whose host reported its end.
-    LocalFolder(os.fspath(workspace.root)).hear(record.session, record.host, agent, record.transcript, has_ended=True)
+    folder = LocalFolder(os.fspath(workspace.root))
+    if not any(each.session == record.session and each.has_ended for each in folder.heard()):
+        folder.hear(record.session, record.host, agent, record.transcript, has_ended=True)
     return ReflectResult(record.session, why=f"deferred: {why}", is_deferred=True)
 
 
@@ -423,6 +433,10 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
             if not Path(session.path).is_file():
                 if not dry_run:
                     results += _forget(workspace, agent, session.session)
+                continue
+            if choice.trouble and any(each.session == session.session for each in Records(workspace, agent).deferred()):
+                # Known to wait: its transcript is not read again until a model can be asked.
+                results.append(ReflectResult(session.session, why=f"deferred: {_no_room(choice)}", is_deferred=True))
                 continue
             result = reflect(workspace, agent, Path(session.path), dry_run=dry_run)
             if dry_run and result.record is not None and result.record.usd:
@@ -484,7 +498,9 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
         last = max((each.at for each in session.events), default="")
         if not session.events or (dates.to_ms(last) or since_ms) < since_ms:
             continue
-        if _done_already(passes, _key(session), reflector, by_hand=True):
+        mine = [each for each in passes if _is_about(each.record.run, _key(session))]
+        is_undone = bool(mine) and mine[-1].undone  # only a command that names the session brings that back
+        if is_undone or _done_already(mine, _key(session), reflector, by_hand=True):
             reflected += 1
         else:
             session_digest = digest.Digest.of(session.events, workspace.config.reflect.tokens)
@@ -535,7 +551,11 @@ def _quoted_lines(texts: Mapping[int, str], lessons: Iterable[Lesson]) -> list[i
     for lesson in (each for each in lessons if each.quote):
         quote = one_line(lesson.quote).casefold().removesuffix("…")
         named = texts.get(lesson.line, "")
-        if any(quote in one_line(each).casefold() for each in (named, screen(named, home=str(Path.home())).text)):
+        if not quote.strip():
+            continue
+        if named and any(
+            quote in one_line(each).casefold() for each in (named, screen(named, home=str(Path.home())).text)
+        ):
             lines.add(lesson.line)
         else:
             lines.update(islice((line for line, text in plain.items() if quote in text), 1))

@@ -589,10 +589,11 @@ def test_of_what_fleet_toml_names_and_what_a_person_chose_here_the_later_yes_hol
     for chosen in ("claude", "rules"):
         assert session_end.Choice(w).named == "command"
         session_end.Choice(w).choose(chosen)
-        assert (session_end.Choice(w).named, session_end.Choice(w).unagreed()) == (chosen, "")
-        if chosen == "rules":
-            assert next(iter(session_end.findings(w, "velma")))[1].startswith("by rules;")
+        if chosen == "rules":  # and fleet.toml's is named as one that nobody agreed to
+            assert session_end.Choice(w).unagreed().startswith("command ")
             assert session_end.reflect(w, "velma", talk.path).record.reflector == "rules"
+        else:
+            assert (session_end.Choice(w).named, session_end.Choice(w).unagreed()) == (chosen, "")
         assert session_end.Choice(w).agree() == [f"command {json.dumps(list(w.config.reflect.command))}"]
     assert times_asked(tmp_path) == 0
     assert session_end.reflect(w, "velma", talk.says("go on").path).record.reflector == "command"
@@ -880,7 +881,7 @@ def test_old_sessions_are_resumed_where_they_stopped(w, tmp_path):
     assert (len(again.waiting), again.done) == (2, 1)
 
 
-def test_by_hand_all_sessions_that_were_skipped_or_undone_are_tried_again_as_a_single_one_is(w, tmp_path):
+def test_by_hand_all_sessions_that_were_skipped_are_tried_again_and_an_undone_one_by_its_name_alone(w, tmp_path):
     paths = [taught(tmp_path / "old" / f"{n}.jsonl", f"old-{n}").path for n in range(3)]
     program(w, tmp_path, "exit 3")
     for path in paths:
@@ -888,12 +889,12 @@ def test_by_hand_all_sessions_that_were_skipped_or_undone_are_tried_again_as_a_s
     scripted(w, tmp_path, answer(memory_notes=["never force-push to a shared branch"]))
     undoing.undo(w, session_end.reflect(w, "velma", paths[0], by_hand=True).record.run)
     found = session_end.history(w, "velma", 3650, paths)
-    assert (len(found.waiting), found.done, found.usd) == (3, 0, 1.5)
-    assert [each.record.outcome for each in session_end.reflect_all(w, "velma", found.waiting)] == ["success"] * 3
+    assert (len(found.waiting), found.done, found.usd) == (2, 1, 1.0)
+    assert session_end.reflect(w, "velma", paths[0], by_hand=True).record.outcome == "success"
+    assert [each.record.outcome for each in session_end.reflect_all(w, "velma", found.waiting)] == ["success"] * 2
     assert session_end.history(w, "velma", 3650, paths)[:2] == ([], 3)
-    paths[0].unlink()
+    paths.pop(1).unlink()
     assert not any(each.record for each in session_end.reflect_all(w, "velma", found.waiting))
-    paths.pop(0)
     for path in paths:
         shown = session_end.reflect(w, "velma", path, dry_run=True, by_hand=True)
         assert "was reflected on already" in shown.why
