@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from crdt import clock
+from fleet.app import sharing
 from fleet.app.reflecting import current_clusters
 from fleet.app.starting import is_unasked
 from fleet.hosts import install
@@ -22,7 +23,6 @@ from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
 from fleet.share.outgoing import Outbox
-from fleet.store import consent
 from fleet.store.workspace import ONLINE, Workspace
 from fleet.text.screening import counted, readable
 
@@ -58,7 +58,7 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
     last_fired = max(marks, key=lambda name: marks[name], default="")
     last, is_installed = _last(workspace), bool(install.installed(workspace.root))
     silent_ms = workspace.world.wall_ms() - marks.get(last_fired, 0)
-    is_agreed, paused = bool(workspace.state.agreed(consent.REMOTE)), workspace.state.paused(workspace.wall())
+    is_agreed, paused = sharing.Membership(workspace).is_agreed(), workspace.state.paused(workspace.wall())
     has_hooks = is_installed or silent_ms < _SILENT_DAYS * _DAY_MS
     sender = _sender(workspace, has_hooks=has_hooks) if is_agreed and not paused else ""
     return {

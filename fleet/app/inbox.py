@@ -12,7 +12,7 @@ what is added); persona ``note``; promotion ``lesson``; guard ``lesson`` and ``d
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import SequenceMatcher, unified_diff
 from functools import partial
@@ -51,6 +51,8 @@ _BULK = "bulk"
 _FIELD = "inbox"
 """Name of the field of a run with its decision of an item."""
 _DIFF_LINES_MAX = 200
+_MORE = "... and "
+"""Beginning of a row with the number of lines that a diff was cut by."""
 _GONE = "it waits no more where it arose: it was decided there, or is not true any more"
 _ROW_GONE = "it stands no more under Ready to Promote"
 
@@ -521,15 +523,18 @@ def _tidy_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str
     return tidied.report.summary(), tidied.run
 
 
+def _number(rows: Iterable[str]) -> int:
+    """Return the number of lines that a diff was cut by, as its last row has it; 0 for a whole one."""
+    return sum(int(match[0].replace(",", "")) for row in rows if (match := re.search(r"[\d,]+", row)))
+
+
 def _check_shown(workspace: Workspace, entry: Entry, summary: str, title: str, rows: Sequence[str]) -> None:
     """Let a plan wait anew, as it is now, where it has changes that nobody was shown; raise ``NoError`` then."""
     diff, box = screened("\n".join(rows)), Inbox(workspace, entry.agent)
     # What stands in brackets behind a change is its reason, as that a note is 90 days old: it differs each day.
-    shown, now = (
-        {re.sub(r" \([^()]*\)$", "", row) for row in each.splitlines() if not row.startswith("... and ")}
-        for each in (entry.item.diff, diff)
-    )
-    if now <= shown:
+    shown, now = ({re.sub(r" \([^()]*\)$", "", row) for row in each.splitlines()} for each in (entry.item.diff, diff))
+    more_shown, more = ([row for row in rows_ if row.startswith(_MORE)] for rows_ in (shown, now))
+    if now.difference(more) <= shown and _number(more) <= _number(more_shown):
         return
     box.decide([Decision(id=entry.item.id, outcome="elsewhere", why="there is more to change by now than was shown")])
     evidence = (summary, *entry.item.evidence[-1:])

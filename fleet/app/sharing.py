@@ -198,7 +198,8 @@ def sync_with(
         try:
             exchanged = exchange.sync(compact=compact)
         except FleetError as why:
-            workspace.state.put(sync_failed=str(why))
+            if not isinstance(why, NoError):  # a pause, or another remote, is no failure
+                workspace.state.put(sync_failed=str(why))
             counting.reconcile_all(workspace)  # our own log counts, even if the exchange failed
             raise
         finally:
@@ -538,6 +539,11 @@ class Membership:
             self._state.put(sync_failed="")
         self._state.put(**{_LEFT: ""})
         self.keep_login(url)
+
+    def is_agreed(self) -> bool:
+        """Return whether a remote is named that somebody on this machine agreed to."""
+        url = self._url()
+        return bool(url) and self._state.agrees(consent.REMOTE, self._consented(Address(url).bare))
 
     def keep_login(self, url: str) -> None:
         """Keep the login of an address on this machine alone, if it has one: it is no yes to that remote."""

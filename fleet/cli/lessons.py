@@ -85,7 +85,8 @@ def _patterns(
             output.note(f"{more:,} more: -n {listing.total} lists all of them, `fleet search` looks for some")
         if not listing.lessons:
             is_retired = not everything and next(workspace.patterns.records(), None) is not None
-            new = "unasked" if starting.is_unasked(workspace) else "new"
+            is_unasked = starting.is_unasked(workspace) and bool(workspace.agents_here())
+            new = "unasked" if is_unasked else "new"
             output.echo(_NONE["narrowed" if any(filters) else "retired" if is_retired else new])
         if listing.refused:
             output.note(f"{counted(listing.refused, 'line')} could not be read; `fleet status` shows why")

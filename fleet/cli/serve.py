@@ -106,9 +106,10 @@ def _words(workspace: Workspace, agent: str, command: str) -> list[str]:
 def _write(service: Service, *, dry_run: bool) -> None:
     """Write a service's files, and put it to work; with ``dry_run`` only show them."""
     service.check()
-    # What runs would go on as it was installed before, and launchd refuses to start it twice.
-    is_again = any(path.exists() for path in service.files)
-    commands = [*(service.end if is_again else ()), *service.start]
+    if not dry_run and any(path.exists() for path in service.files):
+        # What runs would go on as it was installed before, and launchd refuses to start it twice.
+        for words in service.end:
+            _has_run(words)
     for path, data in service.files.items():
         if dry_run:
             note(f"would write {path}")
@@ -116,7 +117,7 @@ def _write(service: Service, *, dry_run: bool) -> None:
     if not dry_run:
         service.write()
         echo("\n".join(f"wrote {path}" for path in service.files))
-    output.show({"files": list(map(str, service.files)), "to_run": _call(commands, dry_run=dry_run)}, ())
+    output.show({"files": list(map(str, service.files)), "to_run": _call(service.start, dry_run=dry_run)}, ())
 
 
 def _remove(service: Service, *, dry_run: bool) -> None:
@@ -132,18 +133,23 @@ def _remove(service: Service, *, dry_run: bool) -> None:
     output.show({"files": files, "to_run": commands}, rows or none)
 
 
+def _has_run(words: list[str]) -> bool:
+    """Run a command of a service manager; return whether it succeeded."""
+    if not shutil.which(words[0]):
+        return False
+    try:
+        return subprocess.run(words, capture_output=True, text=True, timeout=_MANAGER_S, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
 def _call(commands: list[list[str]], *, dry_run: bool) -> list[str]:
     """Run a service manager's commands; print and return those that a person has to run, where it does not answer."""
     to_run = []
     for words in commands:
-        if not dry_run and shutil.which(words[0]):
-            try:
-                process = subprocess.run(words, capture_output=True, text=True, timeout=_MANAGER_S, check=False)
-            except (OSError, subprocess.TimeoutExpired):
-                process = None
-            if process is not None and process.returncode == 0:
-                echo(f"ran: {shlex.join(words)}")
-                continue
+        if not dry_run and _has_run(words):
+            echo(f"ran: {shlex.join(words)}")
+            continue
         to_run.append(shlex.join(words))
         echo(f"run: {to_run[-1]}")
     return to_run

@@ -12,8 +12,7 @@ command within a streak. A command of which nobody can tell how it ended is neit
 changed since that failure. It is open when
 
 1. a file changed below the workspace or the working folder (``store.changes``), or a host reported an edit;
-2. another command succeeded that may have changed something outside (an install, a service started, a process killed),
-   or that waited;
+2. another command succeeded that may have changed something outside: an install, a service started, a process killed;
 3. a mutation was declared, by ``fleet mutate`` or by hand, as a ``## MUTATION:`` block in a journal; that opens it for
    one more try, since the next failure is later than it.
 
@@ -301,7 +300,7 @@ class AttemptLog:
         """Note that a command succeeded; return the declared mutations that it shows to have worked, to be recorded.
 
         Costs one read where nothing is open. It ends its family's streak, and opens the doors of other families unless
-        it only looked: while it waited, what they ask for may have come.
+        it only looked.
 
         Raises:
             DiskError: it could not be noted.
@@ -319,7 +318,7 @@ class AttemptLog:
                     state.declared.pop(each["id"], None)
 
             self._change(passed)
-        if ran.waits or not ran.is_read_only:
+        if not ran.is_read_only:
             self._open(session, but=family)
         return won
 

@@ -364,8 +364,6 @@ _FIELD_BY_LABEL = {
     for label in labels.split(", ")
 }
 """Field by label, as other writers of the format label it."""
-_OWN_FIELDS = frozenset({"flagged", "signal", "source", "pattern"})
-"""Fields that make an entry of what a page of any form may have, what was wrong and what is right."""
 _LONG = frozenset({"flagged", "signal", "wrong", "source"})
 """Fields that stay here: their values extend to the next field, whatever is between."""
 
@@ -409,17 +407,13 @@ class _Block:
         self.is_long = True  # the value extends to the next field
         self.has_gap = False  # the last line of the value is blank, or fleet's comment
         self.is_list = False
-        self.has_items = False  # without a date: a field, or what is before all fields, is an item of a list
         self.is_over = False  # further lines are no part of the entry
         self.beside: list[int] = []
         self.record: Record | None = None
 
     def take(self, row: markdown.Row) -> None:
         is_text = not row.is_code
-        label = _label(row.text) if is_text else None
-        if not self.when and (label or self.current is None):
-            self.has_items = self.has_items or re.match(_ITEM, row.text.lstrip(" ")) is not None
-        if label:
+        if is_text and (label := _label(row.text)):
             self.current = [label[1]]
             self.values.setdefault(label[0], []).append(self.current)
             self.fields.append((row.number, label[0], self.current))
@@ -464,10 +458,6 @@ class _Block:
             if text and not (name == "pattern" and (is_placeholder(text) or is_torn)):
                 return text
         return ""
-
-    def is_of_notes(self) -> bool:
-        """Return whether it is a section of notes, and no entry: without a date or a lesson, and with items."""
-        return self.has_items and self.record is None and self.values.keys().isdisjoint(_OWN_FIELDS)
 
     def unread(self) -> tuple[tuple[int, str], ...]:
         """Return line and text of the values that ``value`` skips: the field has another value already."""
@@ -747,7 +737,7 @@ def _is_entry(block: _Block, following: _Block | None, *, is_first: bool) -> boo
         if is_page_title or heads_section:
             return False
     if block.values:
-        return not block.is_of_notes()
+        return True
     has_body = bool(_joined(block.body))
     return bool(block.title or has_body) if block.when else has_body and not heads_section
 

@@ -198,10 +198,10 @@ class Arrivals:
         ``counted``: by group a time, and the ids whose edits have counted since. It gets those that count now.
         """
         parts = [self._held(OWN, writer, id_, writer, change) for (id_, writer), change in self._own.items()]
+        for group in [each for each, (at, _) in counted.items() if not at <= now <= clock.shifted(at, _COUNTED_MS)]:
+            del counted[group]
         for group, changes in self._edits.items():
             since, ids = counted.get(group, (now, []))
-            if not since <= now <= clock.shifted(since, _COUNTED_MS):
-                since, ids = now, []
             ids = sorted({*ids, *(id_ for id_, _ in changes)})
             if not _is_bulk(len(ids), lessons):
                 counted[group] = since, ids

@@ -254,6 +254,7 @@ _CONFIGS = {
 }
 _LISTINGS_MAX = 8
 _HISTORY_MAX = 20_000
+_SMALL = ("-c", "core.bigFileThreshold=1m")  # larger files are compared as binary ones: that takes no memory
 _HISTORY_S = 4.0  # of a commit with too many files git holds all of them in memory, more in each second
 _PACKS_MAX = 100
 _STALE_LOCKS = (f"{FETCHED}.lock", f"{SEEN}.lock", f"{NEXT}.lock", "packed-refs.lock", "shallow.lock")
@@ -460,7 +461,7 @@ class Bare:
         every = ("--full-history", "--sparse")  # else git leaves out commits beyond the folder, and where they go on
 
         def log(kind: str) -> bytes:
-            command = ("log", f"--max-count={_HISTORY_MAX}", "--no-renames", "--text", kind, *every, shown, *commits)
+            command = (*_SMALL, "log", f"--max-count={_HISTORY_MAX}", "--no-renames", kind, *every, shown, *commits)
             return self._output(*command, "--", folder, until=time.monotonic() + _HISTORY_S)
 
         try:

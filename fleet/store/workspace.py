@@ -358,8 +358,12 @@ class Workspace:
         The yes to a remote is one to the fields that were named then. Before the first yes, nothing leaves.
         """
         fields = self.config.share.fields
-        agreed = self.state.agreed(_FIELD) if fields and self.is_in_git() else []
-        return [each for each in fields if not agreed or each in agreed]
+        if not fields or not self.is_in_git():
+            return [*fields]
+        from fleet.store import consent  # off the way of most corrections
+
+        is_asked = any(map(self.state.agreed, (_FIELD, consent.REMOTE, consent.LIVE)))
+        return [each for each in fields if not is_asked or self.state.agrees(_FIELD, each)]
 
     def agree_to_fields(self) -> None:
         """Record a yes here to what ``[share] fields`` names, in place of any other."""

@@ -158,7 +158,7 @@ class Command:
 
         ``is_error``: the whole line ended with another code than 0.
         """
-        if is_error and not self.is_build(builds) and re.search(_EARLY, output[-_TAIL_CHARS:]):
+        if is_error and not self.is_build(builds) and _is_early(output[-_TAIL_CHARS:].lower()):
             return None
         if not _is_masked(self.line[:_COMMAND_CHARS_MAX], 0):
             return not is_error
@@ -457,6 +457,11 @@ _EARLY = f"(?i){'|'.join(_ERRORS['early'])}"
 _CODE = (
     r"(?i)\W*(?:\w+ )?(?:exit(?:ed)?|rc|ret|status|code)\w*(?:[ _]?(?:with|code|status))*\W{0,4}(?P<code>\d{1,3})\W*"
 )
+
+
+def _is_early(output: str) -> bool:
+    """Return whether an output names what is not done yet, and no error."""
+    return re.search(_EARLY, output) is not None and not any(word in output for word in _ERROR_WORDS)
 
 
 def _outcome_in(output: str) -> bool | None:

@@ -152,7 +152,6 @@ OPENERS = {
     "an install": lambda desk: desk.succeed("pip install requests"),
     "a stopped process": lambda desk: desk.succeed("kill 4711"),
     "a script": lambda desk: desk.succeed("python fix.py"),
-    "a wait": lambda desk: desk.succeed("sleep 30"),
 }
 
 
