@@ -321,3 +321,11 @@ def test_hooks_that_are_gone_or_sync_nothing_send_no_lines(stage):
     stage.run("w", "resume")
     stage.run("w", "config", "set", "hook.sync_at_end", "false")
     assert look(stage)["waits"]["sent_by"] == ""
+
+
+def test_a_yes_to_another_remote_is_none_to_the_one_that_the_file_names_by_now(stage):
+    stage.join("velma", "w")
+    assert look(stage)["agreed"]
+    config = stage.folder / "w/fleet.toml"
+    config.write_text(config.read_text().replace("clan.git", "other.git"))
+    assert not look(stage)["agreed"]

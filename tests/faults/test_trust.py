@@ -437,6 +437,22 @@ def test_what_a_backup_brings_back_of_our_own_column_is_asked_about_nowhere(benc
     assert bench.seen("velma")[LESSON] == 1
 
 
+def test_an_older_database_asks_nobody_about_what_our_own_shard_has(bench):
+    root = bench.folder / "alone"
+    bench.run("alone", "init", "--agent", "zoe")
+    for number in range(5):
+        bench.correct("alone", f"Always rotate the key number {number} in spring")
+        bench.run("alone", "sync")
+        if number == 2:
+            saved = {path: path.read_bytes() for path in root.glob(".fleet/state*")}
+    for path in root.glob(".fleet/state*"):
+        path.unlink()
+    for path, data in saved.items():
+        path.write_bytes(data)
+    assert len(texts(bench, "alone")) == 5
+    assert bench.status("alone")["trust"]["waiting"] == []
+
+
 def test_who_goes_on_counts_on_from_what_was_known_here(bench):
     forge_own(bench)
     bench.run("velma", "sync", expect=3)

@@ -601,6 +601,18 @@ def test_of_what_fleet_toml_names_and_what_a_person_chose_here_the_later_yes_hol
     assert session_end.Choice(w).named == "command"
 
 
+def test_a_model_that_was_chosen_at_other_caps_stands_for_none_that_fleet_toml_names(w):
+    session_end.Choice(w).choose("claude")
+    settings(w, reflector="codex", max_usd=9.0, daily_usd=50.0)
+    assert session_end.Choice(w).unagreed().startswith("codex ")
+    assert session_end.Choice(w).agree()[0].startswith("codex ")
+
+
+def test_an_empty_quotation_on_a_line_that_is_not_there_cites_nothing(w, talk, tmp_path):
+    scripted(w, tmp_path, answer(lessons=[{"text": "Pin the toolchain", "quote": "…", "line": 77}]))
+    assert session_end.cited_lines(session_end.reflect(w, "velma", talk.path).record) == []
+
+
 def test_a_cap_that_a_pull_raises_is_asked_about_and_one_that_it_lowers_is_not(w, tmp_path):
     scripted(w, tmp_path, answer())
     command = w.config.reflect.command
@@ -625,10 +637,13 @@ def test_the_days_cap_is_never_overshot_and_what_is_deferred_runs_the_next_day(w
     came = session_end.reflect_due(w)
     assert [each.is_deferred for each in came] == [False, False, True, True]
     assert records.spent(w, "2026-05-09") == pytest.approx(1.0)
+    heard = {path: path.read_bytes() for path in w.local.glob("heard/*")}
+    clock.ms += 1_000
     for path in w.local.glob("state*"):
         path.unlink()  # a database that is gone resets nothing
     assert [each.is_deferred for each in session_end.reflect_due(w)] == [True, True]
     assert sum(each.line == "deferred" for each in Records(w, "velma").read()) == 2, "said once a day"
+    assert {path: path.read_bytes() for path in w.local.glob("heard/*")} == heard, "else no sleep is ever idle"
     clock.ms += DAY_MS
     assert [each.is_deferred for each in session_end.reflect_due(w)] == [False, False]
     assert not session_end.reflect_due(w)

@@ -315,6 +315,18 @@ def test_of_another_masked_command_an_error_is_one_and_a_success_unknown():
     assert shell.Command("curl x | jq .").outcome("", is_error=True) is False
 
 
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "error: cherry-pick is already in progress",
+        "build\tpending\t0\nlint\tfail\t12s",
+        "queued job 12\nError: Unknown flag",
+    ],
+)
+def test_an_error_is_a_failure_whatever_is_pending_beside_it(printed):
+    assert shell.Command("gh pr checks 12").outcome(printed, is_error=True) is False
+
+
 @pytest.mark.parametrize("printed", ["build\tpending\t0\thttps://x", "Status: IN_PROGRESS", "pod is not ready"])
 def test_a_command_that_asked_too_early_has_not_failed_but_a_build_has(printed):
     assert shell.Command("gh pr checks 12").outcome(printed, is_error=True) is None
