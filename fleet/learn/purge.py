@@ -68,8 +68,8 @@ class Purge:
     def secrets(self, writer: Writer, patterns: Sequence[str]) -> tuple[dict[str, list[str]], str]:
         """Mark the texts of shared lessons that have a certain secret, and redact it there; the lessons stay.
 
-        Only what others may have is marked: the rest is held back here, and a person can still edit it. Doubtful
-        secrets are left to the screening of whoever shows them: a mark cannot be undone.
+        Only what the branch has is marked: the rest is held back here, and a person can still edit it. Doubtful secrets
+        are left to the screening of whoever shows them: a mark cannot be undone.
 
         Returns the kinds by lesson, and the last lesson that was read: it stops at ``SECRETS_AT_ONCE_MAX``.
         """

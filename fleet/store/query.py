@@ -1,7 +1,6 @@
 """Queries over the joined records: one SELECT each. Every one brings the rows up to date first."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import reduce
 from itertools import chain, islice
 from sqlite3 import Connection
 from typing import Any, Literal, TypeVar
@@ -118,19 +117,12 @@ class Patterns(_Table):
         return {each: tuple(place) for each, *place in self._rows(query, generation, generation, row, count)}
 
     def shared(self, ids: Sequence[str]) -> Iterator[tuple[str, Line | None]]:
-        """Yield what others may have of some records, each with its id: the tree's part, and all columns but ours.
-
-        A live room brings what the tree has not got yet. None for nothing.
-        """
+        """Yield the tree's part of some records, each with its id; None for none."""
         query = "SELECT line, hash, o.id, base FROM pattern p LEFT JOIN outbox o ON o.id = p.id WHERE p.id = ?"
         rows = self._ingest.ask(lambda db: [(id_, *db.execute(query, (id_,)).fetchone()) for id_ in ids])
-        mine = self._policy().mine
         for id_, raw, hash_, pending_id, base in rows:
-            line = codec.decode(checked(raw, hash_), limits.RECORD_BYTES_MAX)
-            if pending_id and isinstance(line, Line):
-                theirs = [part for writer, part in line.by_writer().items() if writer not in mine]
-                sent = codec.decode(base, limits.RECORD_BYTES_MAX) if base else None
-                line = reduce(codec.join, theirs, sent if isinstance(sent, Line) else Line(id_))
+            data = base if pending_id else checked(raw, hash_)
+            line = codec.decode(data, limits.RECORD_BYTES_MAX) if data else None
             yield id_, line if isinstance(line, Line) else None
 
     def get(self, id_: str) -> Pattern | None:

@@ -474,20 +474,6 @@ def test_what_is_left_out_stays_out_of_a_database_that_is_made_anew(bench):
     assert waiting(bench) == [asked]
 
 
-def test_a_certain_secret_that_a_live_room_brings_is_purged_by_who_syncs_first(bench):
-    secret = "gh" + "p_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
-    put_here(bench, f"patterns.d/{MALLORY}.jsonl", record(LESSON, {MALLORY: told(first={"correct": secret})}))
-    told_there = bench.run("velma", "sync", expect=None).stderr
-    assert "came with a secret as it stands" in told_there
-    assert secret not in told_there
-    assert bench.status("velma")["withheld"] == []
-    assert not [path for path, data in bench.tree().items() if secret.encode() in data]
-    files = [each for each in bench.clan("velma").rglob("*") if each.is_file()]
-    assert not [each for each in files if secret.encode() in each.read_bytes()]
-    assert LESSON in texts(bench)
-    bench.sync("velma")
-
-
 # --- bulk -------------------------------------------------------------------------------------------------------------
 
 
