@@ -147,7 +147,7 @@ class Arrivals:
     def note(self, path: str, row: Line | None, part: Line, joined: Line, *, in_tree: bool) -> None:
         """Note what a line of a file changes in a row, which is ``joined`` with it."""
         owner = _owner(path)
-        is_ours = not in_tree and owner in self._mine  # the edition and others' shards may have come from anybody
+        is_ours = not in_tree and owner in ("", *self._mine)  # a shard of others may have come from anybody
         for writer in part.w:
             before = row.w.get(writer, NOTHING) if row is not None else NOTHING
             after = joined.w.get(writer, NOTHING)
@@ -170,7 +170,7 @@ class Arrivals:
         """Note the retraction of a discovery: a remove, under the id of the retraction."""
         owner = _owner(path)
         group = self._group(writer, owner)
-        is_ours = not in_tree and owner in self._mine
+        is_ours = not in_tree and owner in ("", *self._mine)
         if not is_ours if writer in self._mine else (group != writer or author != writer):
             _extend(self._edits[group], id_, writer, NOTHING, Column(rem={author: _RETRACTED}))
 

@@ -497,7 +497,10 @@ class Bare:
         try:
             rows = self._output(*command, "-r", commit)
         except _TooMuchOutputError:
-            rows = self._output(*command, commit, "--", *self._places)
+            try:
+                rows = self._output(*command, commit, "--", *self._places)
+            except _TooMuchOutputError as why:
+                raise GitFailed("its tree is too large to list; nothing of it was read") from why
             self.ignore({commit: "it has too many files"})
         entries = {}
         for row in rows.split(b"\0")[:-1]:

@@ -406,8 +406,6 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             rows.forget_refused(path)
             set_meta(connection, "shrunk", "1")
         changed = [each for each in sources if not each.look or each.look != noted.get(each.path, ("",))[0]]
-        mine = self.policy().mine
-        changed.sort(key=lambda source: source.file.stem not in mine)  # what our shards hold was written here
         for kind in KINDS:
             remaining = iter([source for source in changed if source.kind is kind])
             while batch := list(islice(remaining, _FILES_IN_STEP)):

@@ -132,7 +132,7 @@ class Rows:
         self._ahead: dict[str, str] = dict(connection.execute("SELECT name, ahead FROM writer WHERE ahead != ''"))
         self._generation = int(get_meta(connection, "generation")) + 1
         self._known = set(self._writers)
-        self._own_shards = {PATTERNS.shard(each) for each in policy.mine}
+        self._own_files = {PATTERNS.edition, *map(PATTERNS.shard, policy.mine)}
         self.is_watched = is_watched and bool(self._known)  # a new database cannot tell news from old
 
     # --- joining -----------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class Rows:
                 self._newly_marked.append(record_id)
             if self.is_watched:
                 for (path, part), state_before, state_after in zip(parts, [record_before, *steps], steps, strict=False):
-                    if in_tree or path not in self._own_shards or not part.by_writer().keys() <= self._policy.mine:
+                    if in_tree or path not in self._own_files or not part.by_writer().keys() <= self._policy.mine:
                         self._watched().note(path, state_before, part, state_after, in_tree=in_tree)
             batch.new_rows.append(self._row(record, data, row))
         if in_tree and record_id in batch.bases:

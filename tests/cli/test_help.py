@@ -157,7 +157,7 @@ def test_ids_types_and_the_like_are_completed(w):
 
 def test_where_nothing_can_be_read_nothing_is_offered_and_nothing_is_said(stage):
     (stage.folder / "w").mkdir()
-    assert completed(stage, "edit", "p-") == []
+    assert completed(stage, "edit", "p-") == [""]
     assert list((stage.folder / "w").iterdir()) == []
 
 

@@ -401,9 +401,8 @@ def put_here(bench: Bench, path: str, *lines: bytes) -> None:
     bench.by_hand(bench.clan("velma") / path, *lines)
 
 
-@pytest.mark.parametrize("path", [f"patterns.d/{MALLORY}.jsonl", "patterns.jsonl"])
-def test_a_part_of_our_own_column_in_a_file_here_that_others_write_is_asked_about(bench, path):
-    ids, mine = known(bench, 32), bench.replica("velma")
+def test_a_part_of_our_own_column_in_a_shard_here_that_others_write_is_asked_about(bench):
+    ids, mine, path = known(bench, 32), bench.replica("velma"), f"patterns.d/{MALLORY}.jsonl"
     put_here(bench, path, record(LESSON, {mine: told(9, 5, first={"correct": POISON[0]})}))
     put_here(bench, path, *(record("", {mine: {"rem": {TANK: STAMP}}}, each) for each in ids))
     bench.run("velma", "sync", expect=3)
