@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import Any
 
 from crdt import clock
-from fleet.app import sharing
 from fleet.app.reflecting import current_clusters
 from fleet.app.starting import is_unasked
 from fleet.hosts import install
@@ -22,7 +21,9 @@ from fleet.recall.wording import LOG_A_CORRECTION
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
+from fleet.share.git import Address
 from fleet.share.outgoing import Outbox
+from fleet.store import consent
 from fleet.store.workspace import ONLINE, Workspace
 from fleet.text.screening import counted, readable
 
@@ -51,6 +52,14 @@ def overview(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, An
     return state | {"next": {"command": command, "why": why}}
 
 
+def _is_agreed(workspace: Workspace) -> bool:
+    """Return whether somebody here agreed to the remote that ``fleet.toml`` names; to any, where it names none."""
+    share, agreed = workspace.config.share, workspace.state.agreed(consent.REMOTE)
+    if not share.remote:
+        return bool(agreed)
+    return any(each.removesuffix(f" {share.branch}") == Address(share.remote).bare for each in agreed)
+
+
 def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
     number, _, at = workspace.state.get(_LOOKED).partition(" ")
     generation, since = (int(number), at) if number.isdigit() and clock.is_stamp(at) else (0, "")
@@ -58,7 +67,7 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
     last_fired = max(marks, key=lambda name: marks[name], default="")
     last, is_installed = _last(workspace), bool(install.installed(workspace.root))
     silent_ms = workspace.world.wall_ms() - marks.get(last_fired, 0)
-    is_agreed, paused = sharing.Membership(workspace).is_agreed(), workspace.state.paused(workspace.wall())
+    is_agreed, paused = _is_agreed(workspace), workspace.state.paused(workspace.wall())
     has_hooks = is_installed or silent_ms < _SILENT_DAYS * _DAY_MS
     sender = _sender(workspace, has_hooks=has_hooks) if is_agreed and not paused else ""
     return {

@@ -540,11 +540,6 @@ class Membership:
         self._state.put(**{_LEFT: ""})
         self.keep_login(url)
 
-    def is_agreed(self) -> bool:
-        """Return whether a remote is named that somebody on this machine agreed to."""
-        url = self._url()
-        return bool(url) and self._state.agrees(consent.REMOTE, self._consented(Address(url).bare))
-
     def keep_login(self, url: str) -> None:
         """Keep the login of an address on this machine alone, if it has one: it is no yes to that remote."""
         if (bare := Address(url).bare) != url:
