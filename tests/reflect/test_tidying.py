@@ -315,12 +315,18 @@ def test_an_organization_report_is_ingested_once_after_which_the_coordinated_mod
     assert later.report.absolutized_dates == 9
 
 
-def test_facts_of_the_hosts_memory_wait_as_candidates_where_that_is_allowed(tmp_path, wall, monkeypatch):
+def host_memory(tmp_path, monkeypatch):
+    """Return a new folder, and the one in which Claude Code keeps its own memory of it."""
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "home"))
     root = tmp_path / "w"
     root.mkdir()
     folder = tmp_path / "home/projects" / re.sub(r"[^A-Za-z0-9]", "-", str(root)) / "memory"
     folder.mkdir(parents=True)
+    return root, folder
+
+
+def test_facts_of_the_hosts_memory_wait_as_candidates_where_that_is_allowed(tmp_path, wall, monkeypatch):
+    root, folder = host_memory(tmp_path, monkeypatch)
     page = "---\nname: digest\ntype: feedback\ndescription: Pin actions by digest\n---\nAs Ms Maier asked\n"
     (folder / "digest.md").write_text(page)
     (folder / "report.md").write_text(REPORT)
@@ -343,11 +349,7 @@ def test_facts_of_the_hosts_memory_wait_as_candidates_where_that_is_allowed(tmp_
 
 
 def test_a_sleep_names_the_facts_of_the_hosts_memory_and_not_notes_that_it_left(tmp_path, wall, monkeypatch):
-    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "home"))
-    root = tmp_path / "w"
-    root.mkdir()
-    folder = tmp_path / "home/projects" / re.sub(r"[^A-Za-z0-9]", "-", str(root)) / "memory"
-    folder.mkdir(parents=True)
+    root, folder = host_memory(tmp_path, monkeypatch)
     (folder / "digest.md").write_text("---\nname: digest\ntype: feedback\ndescription: Pin actions by digest\n---\n")
     workspace = opened(root, wall, "[hook]\nauto_memory = true\n")
     for number in range(5):
