@@ -523,9 +523,10 @@ def _tidy_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str
     return tidied.report.summary(), tidied.run
 
 
-def _number(rows: Iterable[str]) -> int:
+def _number_cut(rows: Iterable[str]) -> int:
     """Return the number of lines that a diff was cut by, as its last row has it; 0 for a whole one."""
-    return sum(int(match[0].replace(",", "")) for row in rows if (match := re.search(r"[\d,]+", row)))
+    numbers = (re.match(r"[\d,]+", row.removeprefix(_MORE)) for row in rows if row.startswith(_MORE))
+    return sum(int(match[0].replace(",", "")) for match in numbers if match)
 
 
 def _check_shown(workspace: Workspace, entry: Entry, summary: str, title: str, rows: Sequence[str]) -> None:
@@ -533,8 +534,8 @@ def _check_shown(workspace: Workspace, entry: Entry, summary: str, title: str, r
     diff, box = screened("\n".join(rows)), Inbox(workspace, entry.agent)
     # What stands in brackets behind a change is its reason, as that a note is 90 days old: it differs each day.
     shown, now = ({re.sub(r" \([^()]*\)$", "", row) for row in each.splitlines()} for each in (entry.item.diff, diff))
-    more_shown, more = ([row for row in rows_ if row.startswith(_MORE)] for rows_ in (shown, now))
-    if now.difference(more) <= shown and _number(more) <= _number(more_shown):
+    is_seen = {row for row in now if not row.startswith(_MORE)} <= shown
+    if is_seen and _number_cut(now) <= _number_cut(shown):
         return
     box.decide([Decision(id=entry.item.id, outcome="elsewhere", why="there is more to change by now than was shown")])
     evidence = (summary, *entry.item.evidence[-1:])
