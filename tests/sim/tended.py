@@ -184,7 +184,7 @@ class Tended(Further):
         gone = [line for line in observed if line not in logs]
         assert not gone, f"observations are gone from {machine.root.name}: {gone}"
         for token, found in places.items():
-            known.setdefault(token, min(found))
+            known.setdefault(token, min(found, key=_precedence))
 
     def write_by_a_person(self, machine: Machine) -> bool:
         """Write a line into a page with an editor, or add some words to one that is there."""
@@ -675,6 +675,11 @@ def _place(path: str) -> str:
     if path == auto_reflect.FILE or path.startswith(f"{auto_reflect.LOGS}/"):
         return auto_reflect.FILE
     return path if _is_of_project(path) else PurePosixPath(path).name
+
+
+def _precedence(place: str) -> tuple[bool, str]:
+    """Return what orders the places of a row, the one where it was written first: a pointer only quotes its page."""
+    return not place.startswith(f"{consolidation.FOLDER}/"), place
 
 
 def _stands(place: str, places: set[str]) -> bool:
