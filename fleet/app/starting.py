@@ -42,8 +42,9 @@ from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory
-from fleet.store import consent, git
+from fleet.store import consent, git, homes
 from fleet.store.query import Patterns, ranked
+from fleet.store.relevant import relevant
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text import mentions
@@ -57,6 +58,8 @@ _LOOKED_AT = 10
 _MOMENTS_MAX = 20
 """Limit of the changed files, and of the failed commands, for which relevant lessons are looked up."""
 _GIT_S = 0.5
+_BRANCH_S = 0.1
+_HEAD_BYTES_MAX = 1_000
 _PEOPLE_CHARS = 600
 _CHECK_S = 7 * 86_400
 """Time after its date for which a check is shown."""
@@ -212,16 +215,17 @@ class SessionStart:
         A private lesson is among them however often it was seen: it is the agent's own.
         """
         clan, *private = stores
-        relevant = set(self._relevant(table))
+        due = set(self._due(table))
         awake = [each for each, _ in table if each.is_listed and each.id not in at_rest]
-        near = [each for each in awake if each.id in relevant][: triggers.SHOWN_MAX]
+        named = [each for each in self._about_branch(stores) if each.is_listed and each.id not in at_rest]
+        near = [*[each for each in awake if each.id in due][: triggers.SHOWN_MAX], *named][: triggers.SHOWN_MAX]
         published = [
             *clan.best("published", LESSONS_MAX),
             *(each for one in private for each in one.best("evidence", LESSONS_MAX) if each.id not in at_rest),
         ]
         return list({each.id: each for each in (*near, *ranked(published, "evidence"))}.values())
 
-    def _relevant(self, table: Sequence[_Triggered]) -> list[str]:
+    def _due(self, table: Sequence[_Triggered]) -> list[str]:
         """Return the ids of lessons about the files that are changed here, and the commands that failed here last."""
         rows = [[each.id, trigger, ""] for each, trigger in table]
         streaks = AttemptLog(self._workspace.root, self._agent).state().of("")
@@ -232,6 +236,14 @@ class SessionStart:
         for step in steps:
             ids += [each for each, _ in triggers.due(rows, ids, *step)]
         return ids
+
+    def _about_branch(self, stores: Sequence[Patterns]) -> list[Pattern]:
+        """Return the lessons that the name of the checked-out branch is about, as a prompt of its words would be."""
+        root = self._workspace.root
+        head = homes.read(os.fspath(root / ".git/HEAD"), _HEAD_BYTES_MAX).decode("utf-8", "replace")
+        found = [hit.id for hit in relevant(root, self._agent, head.removeprefix("ref: refs/heads/"), _BRANCH_S)]
+        lessons = {id_: each for store in stores for id_, each in store.lessons_of(found).items()}
+        return [lessons[each] for each in found if each in lessons]
 
     def at_once(self) -> Start:
         """Return a text without the clan's lessons: the memory and pending promotions, read from small files alone."""

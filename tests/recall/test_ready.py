@@ -415,3 +415,20 @@ def test_reading_it_takes_no_library():
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("['fleet'] False"), done.stdout
+
+
+def test_a_lesson_that_the_name_of_the_branch_is_about_is_among_the_relevant_ones(workspace):
+    others = [f"Never rely on the {word} of a build" for word in ("order", "clock", "locale", "umask", "shell", "home")]
+    for pattern in ("Write the header row of the CSV exporter only once", "Keep five retries of a payment", *others):
+        Corrections(workspace, "velma").log(Correction("w", "r", pattern), session="s")
+    SessionStart(workspace, "velma").text("s")  # no longer new
+    head = workspace.root / ".git/HEAD"
+    head.parent.mkdir()
+    assert "CSV exporter" not in SessionStart(workspace, "velma").text()
+    head.write_text("ref: refs/heads/feature/csv-exporter\n")
+    shown = SessionStart(workspace, "velma").text()
+    assert "CSV exporter" in shown
+    assert "retries" not in shown
+    for other in ("ref: refs/heads/main\n", "0f3a9c0d1e2b3a4c5d6e7f8091a2b3c4d5e6f708\n", ""):
+        head.write_text(other)
+        assert "CSV exporter" not in SessionStart(workspace, "velma").text(), other
