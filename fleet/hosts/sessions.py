@@ -28,6 +28,7 @@ Record = dict[str, Any]
 
 _LINE_BYTES_MAX = 4 * 1024 * 1024
 _STORED_MAX = 2_000
+_FOLDER_CHARS_MAX = 4_096  # no system takes a longer path
 _OK_CHARS_MAX = 400
 _FAILED_CHARS_MAX = 1_600
 _EXITED = re.compile(r"(?:Process exited with code|Exit Code:|completed with exit code)\s*(\d{1,3})")
@@ -57,7 +58,8 @@ def read_all(root: str, paths: Iterable[Path] = ()) -> Iterator[Session]:
 def stored(root: str) -> list[Path]:
     """Return the paths of the transcripts of a project that hosts keep on this machine.
 
-    Codex and Copilot have one folder for all projects. So a session is of a project where its transcript names that.
+    Codex and Copilot have one folder for all projects. So a session is of a project where its transcript names that;
+    one of Gemini CLI where its folder does: two projects of one name have folders that differ by a number.
     """
     home = Path.home()
     claude = [path for folder in folders(root) for path in sorted(folder.glob("*.jsonl"))]
@@ -68,8 +70,9 @@ def stored(root: str) -> list[Path]:
     ]
     newest = sorted(shared, key=lambda path: path.parts[-4:], reverse=True)[:_STORED_MAX]
     paths = [path for path in (*claude, *sorted(newest)) if _is_inside(_began_in(path), root)]
-    for name in sorted({Path(root).name, Path(root).resolve().name}):
-        paths += sorted((home / ".gemini/tmp" / name / "chats").glob("session-*.jsonl"))
+    for mark in sorted((home / ".gemini/tmp").glob("*/.project_root")):
+        if _is_inside(os.fsdecode(homes.read(os.fspath(mark), _FOLDER_CHARS_MAX)).strip(), root):
+            paths += sorted(mark.parent.glob("chats/session-*.jsonl"))
     return paths
 
 
@@ -106,7 +109,7 @@ def _began_in(path: Path) -> str:
                 data = record_in(record, "payload", "data")
                 parts = (each for each in (record, data, record_in(data, "context")) if isinstance(each, dict))
                 if folder := next(filter(None, (text_in(each, "cwd") for each in parts)), ""):
-                    return folder
+                    return folder[:_FOLDER_CHARS_MAX]
     return ""
 
 
