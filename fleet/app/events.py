@@ -326,7 +326,7 @@ class _HostEvent:
         return None
 
     def _due(self, rows: Sequence[Sequence[str]], but: Sequence[str]) -> list[tuple[str, str]]:
-        return triggers.due(rows, but, self._payload.tool, self._payload.command, self._payload.path)
+        return triggers.due(rows, but, self._payload.tool, self._payload.command, *self._payload.paths)
 
     def _rows(self) -> list[list[str]]:
         """Return the table of triggers, made anew where it is old."""
@@ -390,8 +390,8 @@ class _HostEvent:
         """Note how a command ended, or that a file was edited: streaks of failures are counted from these."""
         call, payload, attempts = self._call, self._payload, self._attempts
         if not payload.command or not payload.has_ended or not payload.knows_end:
-            if payload.path and payload.tool in EDITING_TOOLS:
-                attempts.note_edit(call.thread, payload.path)
+            for path in payload.paths if payload.tool in EDITING_TOOLS else ():
+                attempts.note_edit(call.thread, path)
             return Reply()
         if not attempts.has_any(call.thread) and not payload.may_have_failed:
             return Reply()

@@ -75,8 +75,8 @@ its result, and none before; what is to be put to a person is refused. ``note``:
 ``replace``: run another command. ``rollout``: how a command ended stands in its transcript alone; its answer is what it
 printed. ``snake-case``: its word is additional_context. ``transcript``: in the form that ``hosts.transcripts`` reads.
 ``unframed``: it reads a reply's fields without a frame."""
-_PATCHED = "*** Update File: "
-"""Text before the path of a file in a patch."""
+_PATCHED = tuple(f"*** {head}: " for head in ("Add File", "Update File", "Delete File", "Move to"))
+"""Texts before the path of a file in a patch."""
 _ROLLOUT_BYTES = 512 * 1024
 """End of a transcript that is read for the exit code of the call that has just ended."""
 _MASKS = ("|", ";", "&", "!", "\n")
@@ -99,6 +99,7 @@ class Payload:
         source: why a session started: startup, resume, clear, compact.
         tool: the tool's name, as Claude Code would call it.
         given: the tool's input, as the host sent it.
+        paths: of the files that the call is about; a patch may change several.
         error: what a failed command printed; its end, when it is long.
         exit_code: of a failed command; None when it is not known, or it did not fail.
         call: the id of the tool call.
@@ -121,11 +122,12 @@ class Payload:
         tool = text_in(fields, "tool_name", "toolName")
         self.tool = _of_server(record_in(fields, "mcp_context")) or TOOLS.get(tool.lower(), tool)[:ID_CHARS_MAX]
         self.given = given = record_in(fields, "tool_input", "toolArgs", "toolInput")
-        self.command = _command(given)
-        self.path = text_in(given, "file_path", "notebook_path", "absolute_path", "path")
-        if self.tool in EDITING_TOOLS and self.command:  # Codex's patches
-            self.path = self.path or self.command.partition(_PATCHED)[2].partition("\n")[0]
-            self.command = ""
+        command = _command(given)
+        self.paths = [path] if (path := text_in(given, "file_path", "notebook_path", "absolute_path", "path")) else []
+        if self.tool in EDITING_TOOLS:  # a patch of Codex, or of Copilot
+            self.paths += _patched(command or text_in(fields, "toolArgs"))
+            command = ""
+        self.command = command[:FIELD_CHARS_MAX]
         self.call = text_in(fields, "tool_use_id")[:ID_CHARS_MAX]
         answer = record_in(fields, "tool_response")
         stopped = (fields.get("is_interrupt"), answer.get("interrupted"), given.get("run_in_background"))
@@ -257,7 +259,13 @@ def _command(given: dict[str, object]) -> str:
         words = [part for part in command if isinstance(part, str)]
         is_of_shell = len(words) > 2 and words[0].endswith("sh") and words[-2].startswith("-")
         command = words[-1] if is_of_shell else " ".join(words)
-    return _as_text(command)[:FIELD_CHARS_MAX]
+    return _as_text(command)
+
+
+def _patched(patch: str) -> list[str]:
+    """Return the paths of the files that a patch adds, changes, deletes, or moves, from and to."""
+    lines = (line.strip() for line in patch.split("\n"))
+    return [line.partition(": ")[2] for line in lines if line.startswith(_PATCHED)]
 
 
 def _of_server(context: dict[str, object]) -> str:
