@@ -317,8 +317,7 @@ class _HostEvent:
             _note_shown(self._call, ids)
             self._call.log(f"{decision}: a step that {', '.join(ids)} guards")
             lift = f"`fleet guard {ids[0]} off` lifts it, and is the person's to type"
-            # Gemini CLI can ask a person, too; but without one, under -p, it then waits without end.
-            if decision == "ask" and not self._payload.can("late"):
+            if decision == "ask" and self._payload.can("ask"):
                 return Reply(asked=f"a lesson guards this step: {'; '.join(lessons)}. {lift}")
             shown, _ = _framed([f"- {lesson}" for lesson in lessons])
             refusal = f"Stopped by a person's decision on this machine: a lesson guards this step. {lift}.\n{shown}"

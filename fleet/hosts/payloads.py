@@ -68,13 +68,13 @@ HOSTS = {
     UNKNOWN: {"can": "ask exit-status note transcript"},
 }
 """Agent hosts, as they are recognised one after the other: part of their transcripts' paths, variables of their
-processes and with the project, and what they can do. ``ask``: put a call to a person; others may reject that decision,
-so the agent gets it as context. ``exit-2``: this exit status refuses a call, with the reason on stderr. ``decision``: a
-reply refuses it, too. ``exit-status``: tell how a command ended. ``late``: the agent gets the context of a call with
-its result, and none before; what is to be put to a person is refused. ``note``: show a person a line of a hook's.
-``replace``: run another command. ``rollout``: how a command ended stands in its transcript alone; its answer is what it
-printed. ``snake-case``: its word is additional_context. ``transcript``: in the form that ``hosts.transcripts`` reads.
-``unframed``: it reads a reply's fields without a frame."""
+processes and with the project, and what they can do. ``ask``: put a call to a person; with others it is refused: Codex
+and Cursor know no such decision, and Gemini CLI without a person, under -p, waits for one without end. ``exit-2``: this
+exit status refuses a call, with the reason on stderr. ``decision``: a reply refuses it, too. ``exit-status``: tell how
+a command ended. ``late``: the agent gets the context of a call with its result, and none before. ``note``: show a
+person a line of a hook's. ``replace``: run another command. ``rollout``: how a command ended stands in its transcript
+alone; its answer is what it printed. ``snake-case``: its word is additional_context. ``transcript``: in the form that
+``hosts.transcripts`` reads. ``unframed``: it reads a reply's fields without a frame."""
 _PATCHED = tuple(f"*** {head}: " for head in ("Add File", "Update File", "Delete File", "Move to"))
 """Texts before the path of a file in a patch."""
 _ROLLOUT_BYTES = 512 * 1024
@@ -351,11 +351,10 @@ class Reply:
             return 2, json.dumps(refused) if refused else "", f"{_cut(self.blocked)}\n"
         fields = self._decision(payload) if is_call else {}
         document: dict[str, object] = {}
-        context = self.context if fields or not is_call else "\n".join(filter(None, (self.asked, self.context)))
         if self.go_on:
             document = {"decision": "block", "reason": _cut(self.go_on)}
-        elif context:
-            fields["additional_context" if payload.can("snake-case") else "additionalContext"] = _cut(context)
+        elif self.context:
+            fields["additional_context" if payload.can("snake-case") else "additionalContext"] = _cut(self.context)
         if fields and payload.can("unframed"):
             document = fields
         elif fields:
@@ -368,7 +367,7 @@ class Reply:
         """Return the decision about a tool call; {} for none, or where the host has no field for it."""
         if self.blocked:
             return {"permissionDecision": "deny", "permissionDecisionReason": _cut(self.blocked)}
-        if self.asked and payload.can("ask"):
+        if self.asked:
             return {"permissionDecision": "ask", "permissionDecisionReason": _cut(self.asked)}
         if self.runs and payload.can("replace"):
             return {"permissionDecision": "allow", "updatedInput": {**payload.given, "command": self.runs}}
