@@ -60,7 +60,7 @@ HOSTS = {
     CURSOR: {"process": "CURSOR_VERSION", "can": "exit-2 exit-status snake-case unframed"},
     CODEX: {"home": "/rollout-", "process": "CODEX_MANAGED_PACKAGE_ROOT", "can": "note rollout"},
     CLAUDE_CODE: {
-        "home": "/.claude/",
+        "home": "/.claude/ /.qwen/",  # Qwen Code speaks as Claude Code does, with a timestamp as Copilot has
         "process": "CLAUDECODE",
         "project": "CLAUDE_PROJECT_DIR",
         "can": "ask exit-status note replace transcript",
@@ -191,7 +191,7 @@ def _host_of(fields: dict[str, object], environment: Mapping[str, str]) -> str:
     """Return the host. The payload comes first: a nested agent inherits the environment of another host."""
     transcript = text_in(fields, "transcript_path", "transcriptPath").replace("\\", "/")
     for name, host in HOSTS.items():
-        if "home" in host and host["home"] in transcript:
+        if any(home in transcript for home in host.get("home", "").split()):
             return name
     if "prompt_id" in fields:
         return CLAUDE_CODE

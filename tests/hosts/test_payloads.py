@@ -164,5 +164,12 @@ def test_a_host_is_known_by_its_variable_and_by_its_transcripts(host):
     signs = payloads.HOSTS[host]
     environment = {signs["process"]: "1"} if "process" in signs else {}
     assert Payload("Stop", {}, environment).host == host
-    if "home" in signs:
-        assert Payload("Stop", {"transcript_path": f"/home/x{signs['home']}1.jsonl"}, {}).host == host
+    for home in signs.get("home", "").split():
+        assert Payload("Stop", {"transcript_path": f"/home/x{home}1.jsonl"}, {}).host == host
+
+
+def test_a_session_of_qwen_code_starts_with_a_context_in_the_frame_that_it_reads():
+    where = "/home/x/.qwen/projects/-x/chats/q.jsonl"
+    qwen = {"session_id": "q", "transcript_path": where, "timestamp": "x", "permission_mode": "default"}
+    shown = output("SessionStart", payloads.Reply("pull first"), **qwen)
+    assert shown["hookSpecificOutput"]["additionalContext"] == "pull first"
