@@ -412,6 +412,8 @@ def test_without_a_database_the_question_comes_without_known_lessons(place):
         "This session is being continued from a previous conversation. The user said: that's wrong",
         "[SYSTEM NOTIFICATION - NOT USER INPUT] you broke it, that's wrong",
         "Operation stopped by hook: you should have committed first, that's wrong",
+        "/fleet-correct no, that's wrong, never use npm here, use pnpm",  # the command itself has the agent log it
+        "/fleet:fleet-correct no, that's wrong, never use npm here, use pnpm",
     ],
 )
 def test_what_arrives_as_a_prompt_and_is_no_persons_is_no_correction(place, prompt):
