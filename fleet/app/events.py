@@ -115,6 +115,11 @@ class _HostEvent:
         call = self._call
         if not call.can_write:
             return _CANNOT_WRITE
+        if call.agent == GUEST and (named := os.environ.get("FLEET_AGENT") or GUEST) != GUEST:
+            return (
+                f"fleet: FLEET_AGENT={named[:40]!r} cannot be an agent's name (a-z, 0-9, '-' and '_'). What is logged "
+                "stays on this machine, as guest's, until that is mended and `fleet init --agent NAME` takes it over"
+            )
         if call.agent != GUEST or self._folder.marked_ms(GUEST):
             return ""
         self._folder.mark(GUEST, word=call.session or "-")
