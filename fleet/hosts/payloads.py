@@ -114,7 +114,7 @@ class Payload:
         self.name = event or text_in(fields, "hook_event_name", "hookName")
         self.host = _host_of(fields, environment)
         self.event = EVENTS.get(self.name.lower(), "")
-        self.session = text_in(fields, "session_id", "sessionId")[:ID_CHARS_MAX]
+        self.session = text_in(fields, "session_id", "sessionId", "conversation_id")[:ID_CHARS_MAX]
         self.subagent = text_in(fields, "agent_id")[:ID_CHARS_MAX]
         self.cwd = text_in(fields, "cwd")[:_PATH_CHARS_MAX]
         self.source = text_in(fields, "source")

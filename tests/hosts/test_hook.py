@@ -965,6 +965,16 @@ def test_stop_says_nothing_about_another_session(place):
     assert place.hook("Stop", {"session_id": "another"}).stdout == b""
 
 
+@pytest.mark.parametrize("named", [{"conversation_id": "c1"}, {}])
+def test_a_host_without_a_session_id_is_asked_about_nobody_elses_correction(place, named):
+    place.hook("UserPromptSubmit", {"prompt": CORRECTION})
+    for event, more in (("beforeSubmitPrompt", {"prompt": "No, that's wrong, never use jq, use gron"}), ("stop", {})):
+        fields = {"cwd": str(place.folder), **named, **more}
+        said = place.hook(event, data=json.dumps(fields).encode(), CURSOR_VERSION="2").stdout.decode()
+    assert "gron" in said
+    assert "pnpm" not in said
+
+
 def test_the_work_of_a_sessions_end_outlives_the_hook(place):
     began = time.monotonic()
     place.hook("SessionEnd", {"reason": "other"})
