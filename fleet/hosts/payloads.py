@@ -75,6 +75,7 @@ a command ended. ``late``: the agent gets the context of a call with its result,
 person a line of a hook's. ``replace``: run another command. ``rollout``: how a command ended stands in its transcript
 alone; its answer is what it printed. ``snake-case``: its word is additional_context. ``transcript``: in the form that
 ``hosts.transcripts`` reads. ``unframed``: it reads a reply's fields without a frame."""
+_PATHS = ("file_path", "filePath", "notebook_path", "absolute_path", "path")
 _PATCHED = tuple(f"*** {head}: " for head in ("Add File", "Update File", "Delete File", "Move to"))
 """Texts before the path of a file in a patch."""
 _ROLLOUT_BYTES = 512 * 1024
@@ -123,7 +124,7 @@ class Payload:
         self.tool = _of_server(record_in(fields, "mcp_context")) or TOOLS.get(tool.lower(), tool)[:ID_CHARS_MAX]
         self.given = given = record_in(fields, "tool_input", "toolArgs", "toolInput")
         command = _command(given)
-        self.paths = [path] if (path := text_in(given, "file_path", "notebook_path", "absolute_path", "path")) else []
+        self.paths = [path] if (path := text_in(given, *_PATHS)) else []
         if self.tool in EDITING_TOOLS:  # a patch of Codex, or of Copilot
             self.paths += _patched(command or text_in(fields, "toolArgs"))
             command = ""
@@ -303,7 +304,8 @@ def _as_text(value: object) -> str:
 
 def _ends(text: str) -> str:
     """Return both ends of a long text, for words stand before or behind a pasted log; without OpenCode's quotes."""
-    text = text[1:-1] if text.count('"') == 2 and text[0] == text[-1] == '"' else text
+    if len(text) > 1 and text[0] == text[-1] == '"' and '"' not in text[1:-1].replace('\\"', ""):
+        text = text[1:-1].replace('\\"', '"')
     half = FIELD_CHARS_MAX // 2
     return text if len(text) <= FIELD_CHARS_MAX else f"{text[:half]}\n{text[-half:]}"
 

@@ -159,6 +159,26 @@ def test_a_row_of_the_table_is_all_by_which_a_host_is_recognised_and_answered(tm
     assert hook._find_root("", {"FOO_PROJECT": str(tmp_path)}) == str(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ('"use pnpm"', "use pnpm"),
+        ('"call it \\"bar\\", not \\"foo\\""', 'call it "bar", not "foo"'),
+        ('"foo" is wrong, call it "bar"', '"foo" is wrong, call it "bar"'),
+        ('"', '"'),
+        ("", ""),
+    ],
+)
+def test_a_prompt_loses_the_quotes_that_opencode_wraps_it_in_and_no_others(given, read):
+    assert Payload("UserPromptSubmit", {"prompt": given}, {}).prompt == read
+
+
+def test_the_file_of_a_tool_of_opencode_is_known():
+    assert Payload("PreToolUse", {"tool_name": "edit", "tool_input": {"filePath": "/a/b.sql"}}, {}).paths == [
+        "/a/b.sql"
+    ]
+
+
 @pytest.mark.parametrize("host", payloads.HOSTS)
 def test_a_host_is_known_by_its_variable_and_by_its_transcripts(host):
     signs = payloads.HOSTS[host]
