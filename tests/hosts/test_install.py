@@ -164,6 +164,25 @@ def test_what_is_broken_is_refused_and_not_touched(place, name, command):
     assert [each.name for each in path.parent.iterdir()] == ["settings.json"]
 
 
+def test_comments_that_gemini_allows_are_read_past_and_never_lost(place):
+    path = place.folder / ".gemini/settings.json"
+    path.parent.mkdir()
+    path.write_text('{\n  // why\n  "theme": "a//b" /* dark */\n}\n')
+    assert "does not call fleet" in place.fleet("uninstall", "gemini").stdout
+    assert "holds comments" in place.fleet("install", "gemini", expect=3).stderr
+    shown = place.fleet("install", "gemini", "--dry-run").stdout
+    assert '+    "SessionStart": [' in shown
+    assert '+  "theme": "a//b",' in shown
+    path.unlink()
+    place.fleet("install", "gemini")
+    path.write_text(path.read_text().replace("{", "{ // why", 1))
+    before = path.read_bytes()
+    assert "already" in place.fleet("install", "gemini").stdout
+    assert "the settings call fleet" in place.fleet("doctor", expect=1).stdout
+    assert "holds comments" in place.fleet("uninstall", "gemini", expect=3).stderr
+    assert path.read_bytes() == before
+
+
 def test_a_dry_run_prints_the_difference_and_changes_nothing(place):
     path = written(place, json.dumps(THEIRS, indent=2))
     before = path.read_bytes()
@@ -386,7 +405,9 @@ def test_the_doctor_warns_of_hooks_in_part_and_of_broken_settings(place):
     done = place.fleet("doctor", expect=1)
     assert "not for PostToolUse" in done.stdout
     written(place, "{")
-    assert "not valid JSON" in place.fleet("doctor", expect=1).stdout
+    told = place.fleet("doctor", expect=1).stdout
+    assert "not valid JSON" in told
+    assert "Nothing was changed" not in told
 
 
 def test_the_doctor_knows_the_plugin():
