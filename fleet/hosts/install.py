@@ -246,8 +246,9 @@ class Calls(NamedTuple):
 
 
 def installed(root: Path) -> list[str]:
-    """Return the hosts whose settings call fleet in a project."""
-    return [name for name in HOSTS if Calls.of(root, name).where]
+    """Return the hosts whose settings call fleet in a project, and turn no hooks off."""
+    found = ((name, Calls.of(root, name)) for name in HOSTS)
+    return [name for name, calls in found if calls.where and not calls.off]
 
 
 # --- the settings -----------------------------------------------------------------------------------------------------

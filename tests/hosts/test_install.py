@@ -342,8 +342,10 @@ def test_a_page_of_another_version_is_brought_up_to_date(place):
 def test_installing_into_settings_that_turn_every_hook_off_says_so(place, words):
     written(place, '{"disableAllHooks": true}')
     assert "`disableAllHooks` in the project's settings turns every hook off" in place.fleet(*words).stderr
+    assert "the next session calls them" not in place.fleet().stdout
     written(place, "{}")
     assert "disableAllHooks" not in place.fleet(*words).stderr
+    assert "the next session calls them" in place.fleet().stdout
 
 
 def test_a_persons_broken_settings_stop_nothing_in_a_project(bare):
