@@ -145,7 +145,7 @@ class SettingsFile(NamedTuple):
         after = before if wanted == settings else _render(wanted, before)
         if after != before and not dry_run:
             self._check_comments(before)
-            is_new = os.path.lexists(path) and not _installed(settings, self.host)
+            is_new = path.exists() and not _installed(settings, self.host)
             if is_new and _without(after, path, None, self.host) != before:
                 _replace(self._kept, before, path)
             _replace(_real(path), after)

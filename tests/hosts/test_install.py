@@ -214,6 +214,16 @@ def test_a_link_to_ones_settings_stays_a_link_and_private_ones_stay_private(bare
     assert sorted(path.name for path in bare.home.iterdir()) == [".claude", "dotfiles.json"]
 
 
+def test_a_link_to_settings_that_are_not_there_yet_leads_to_none_again_once_the_hooks_are_out(bare):
+    (bare.home / ".claude").mkdir()
+    link, real = bare.home / ".claude/settings.json", bare.home / "dotfiles.json"
+    link.symlink_to(real)
+    bare.fleet("install", "claude-code", "--user")
+    assert json.dumps(OURS["Stop"]) in real.read_text()
+    bare.fleet("uninstall", "claude-code", "--user")
+    assert [link.is_symlink(), real.exists()] == [True, False]
+
+
 @pytest.mark.parametrize("link", [".claude", ".claude/settings.json", ".claude/skills"])
 @pytest.mark.parametrize("command", ["install", "uninstall"])
 def test_a_projects_link_that_leads_out_of_it_is_not_followed(place, tmp_path, link, command):
