@@ -46,7 +46,10 @@ _STATE_WAIT_S = 1.0
 """Time to wait for the local database: what was shown is a measure, and proves nothing."""
 
 _OWN_COMMANDS = frozenset(
-    ("correct", "discover", "feedback", "gossip", "journal", "learn", "mutate", "patterns", "search", "show", "start")
+    (
+        *("correct", "discover", "feedback", "gossip", "journal", "learn"),
+        *("mutate", "patterns", "search", "show", "start", "status"),
+    )
 )
 """Commands that fleet itself asks an agent for: they log and read here, and nothing else."""
 

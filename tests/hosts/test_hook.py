@@ -642,6 +642,7 @@ def by_name(place, command: str, path: str = "", **more: object) -> dict:
         ),
         "fleet correct --wrong 'a && b' --right 'c > d' --pattern 'Quote every $variable'",
         "  fleet search awk",
+        "fleet status",
         "fleet start",
         "fleet correct --wrong a \\\n  --right b \\\n  --pattern 'Quote it'",
     ],
