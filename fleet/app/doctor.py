@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from fleet.app import finding, reflecting, reviewing, session_end, setup, sharing, starting
 from fleet.hosts.install import HOSTS, Calls
 from fleet.hosts.local import LocalFolder
-from fleet.hosts.payloads import CLAUDE_CODE, CONTEXT_CHARS_MAX
+from fleet.hosts.payloads import CONTEXT_CHARS_MAX
 from fleet.learn.counting import CountedLog, reconcile_all
 from fleet.learn.importer import LogPage
 from fleet.model.errors import FleetError
@@ -415,7 +415,7 @@ def _clients() -> _Finding:
 
 def _hooks(workspace: Workspace) -> _Finding:
     found = {name: Calls.of(workspace.root, name) for name in HOSTS}
-    if unreadable := found[CLAUDE_CODE].unreadable:  # others allow comments in theirs
+    if unreadable := next(filter(None, (calls.unreadable for calls in found.values())), ""):
         return _trouble("unreadable", unreadable)
     if not (calling := {name: calls for name, calls in found.items() if calls.where}):
         return _trouble("hooks", "no settings call fleet")

@@ -46,7 +46,10 @@ _STATE_WAIT_S = 1.0
 """Time to wait for the local database: what was shown is a measure, and proves nothing."""
 
 _OWN_COMMANDS = frozenset(
-    ("correct", "discover", "feedback", "gossip", "journal", "learn", "mutate", "patterns", "search", "show", "start")
+    (
+        *("correct", "discover", "feedback", "gossip", "journal", "learn"),
+        *("mutate", "patterns", "search", "show", "start", "status"),
+    )
 )
 """Commands that fleet itself asks an agent for: they log and read here, and nothing else."""
 
@@ -115,6 +118,11 @@ class _HostEvent:
         call = self._call
         if not call.can_write:
             return _CANNOT_WRITE
+        if call.agent == GUEST and (named := os.environ.get("FLEET_AGENT") or GUEST) != GUEST:
+            return (
+                f"fleet: FLEET_AGENT={named[:40]!r} cannot be an agent's name (a-z, 0-9, '-' and '_'). What is logged "
+                "stays on this machine, as guest's, until that is mended and `fleet init --agent NAME` takes it over"
+            )
         if call.agent != GUEST or self._folder.marked_ms(GUEST):
             return ""
         self._folder.mark(GUEST, word=call.session or "-")
@@ -317,8 +325,7 @@ class _HostEvent:
             _note_shown(self._call, ids)
             self._call.log(f"{decision}: a step that {', '.join(ids)} guards")
             lift = f"`fleet guard {ids[0]} off` lifts it, and is the person's to type"
-            # Gemini CLI can ask a person, too; but without one, under -p, it then waits without end.
-            if decision == "ask" and not self._payload.can("late"):
+            if decision == "ask" and self._payload.can("ask"):
                 return Reply(asked=f"a lesson guards this step: {'; '.join(lessons)}. {lift}")
             shown, _ = _framed([f"- {lesson}" for lesson in lessons])
             refusal = f"Stopped by a person's decision on this machine: a lesson guards this step. {lift}.\n{shown}"
@@ -326,7 +333,7 @@ class _HostEvent:
         return None
 
     def _due(self, rows: Sequence[Sequence[str]], but: Sequence[str]) -> list[tuple[str, str]]:
-        return triggers.due(rows, but, self._payload.tool, self._payload.command, self._payload.path)
+        return triggers.due(rows, but, self._payload.tool, self._payload.command, *self._payload.paths)
 
     def _rows(self) -> list[list[str]]:
         """Return the table of triggers, made anew where it is old."""
@@ -390,8 +397,8 @@ class _HostEvent:
         """Note how a command ended, or that a file was edited: streaks of failures are counted from these."""
         call, payload, attempts = self._call, self._payload, self._attempts
         if not payload.command or not payload.has_ended or not payload.knows_end:
-            if payload.path and payload.tool in EDITING_TOOLS:
-                attempts.note_edit(call.thread, payload.path)
+            for path in payload.paths if payload.tool in EDITING_TOOLS else ():
+                attempts.note_edit(call.thread, path)
             return Reply()
         if not attempts.has_any(call.thread) and not payload.may_have_failed:
             return Reply()

@@ -239,8 +239,10 @@ class Flagging:
 
     def unstated(self) -> str:
         """Return the question for the lessons of this session's entries, each once; "" for none."""
-        new = [each for each in self._signals.waiting(self._call.session) if self._notes.claim(f"stop {each.id}")]
-        return self._question(_STATE_THEM, new)
+        session, flagged = self._call.session, self._notes.of("flag")
+        # Without an id of the session, the entries of all wait: those of others are not this agent's to state.
+        own = [each for each in self._signals.waiting(session) if session or each.id in flagged]
+        return self._question(_STATE_THEM, [each for each in own if self._notes.claim(f"stop {each.id}")])
 
 
 def _flag_of(objection: prompts.Objection, confidence: str) -> signals.Flag:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from hashlib import blake2b
-from pathlib import Path
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -18,7 +17,7 @@ import msgspec
 
 from crdt import clock
 from fleet.app.writing import archive_edits
-from fleet.hosts import transcripts
+from fleet.hosts import sessions
 from fleet.learn.counting import CountedLog
 from fleet.model import edits, names
 from fleet.model.pattern import PRIVATE, Pattern
@@ -448,7 +447,7 @@ def remembered(workspace: Workspace) -> list[Proposal]:
 
 def _pages(workspace: Workspace) -> Iterator[tuple[str, str]]:
     """Yield each page's name without its ending, and its text."""
-    for folder in (Path(each) / "memory" for each in transcripts.folders(os.fspath(workspace.root))):
+    for folder in (each / "memory" for each in sessions.folders(os.fspath(workspace.root))):
         for path in sorted(folder.glob("*.md")) if not folder.is_symlink() else ():
             if not path.is_symlink() and path.is_file():
                 with path.open("rb") as file:

@@ -361,7 +361,7 @@ def _guard(
     decision: Annotated[str, argument("ask|deny|off", "The decision at its step from now on.")] = "",
     until: Annotated[str, option("--until", "DATE", "The last day of the guard, YYYY-MM-DD.")] = "",
 ) -> None:
-    """Have a lesson stop its step, or ask a person first. A guard holds on this machine alone."""
+    """Have a lesson stop its step, or ask a person first; a host that cannot ask stops it. It holds here alone."""
     with output.opened() as workspace:
         guards = starting.Guards(workspace)
         if pattern and decision == "off":

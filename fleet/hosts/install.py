@@ -60,6 +60,7 @@ class Host(NamedTuple):
         note: what a person has to do there, once.
         units: units of its timeouts in a second.
         end_s: limit of time for the end of a session.
+        comments: its settings may hold some, which cannot be written back.
     """
 
     title: str
@@ -71,6 +72,7 @@ class Host(NamedTuple):
     note: str = ""
     units: int = 1
     end_s: int = _TIMEOUT_S
+    comments: bool = False
 
 
 HOSTS = {name: Host(**fields) for name, fields in tables(str(Path(__file__).with_name("hosts.toml"))).items()}
@@ -79,6 +81,8 @@ HOSTS = {name: Host(**fields) for name, fields in tables(str(Path(__file__).with
 _KEPT = ".before-fleet"
 """Ending of the copy of a settings file beside it, from before the hooks, where their removal would not restore its
 bytes."""
+
+_COMMENTED = rb'(?s)("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/'
 
 _Settings = dict[str, Any]
 
@@ -136,11 +140,12 @@ class SettingsFile(NamedTuple):
         path = self.path
         self._check_inside()
         before = _read(path)
-        settings = _parsed(before, path)
+        settings = _parsed(before, path, self.host)
         wanted = _with_hooks(settings, self.host)
         after = before if wanted == settings else _render(wanted, before)
         if after != before and not dry_run:
-            is_new = os.path.lexists(path) and not _installed(settings, self.host)
+            self._check_comments(before)
+            is_new = path.exists() and not _installed(settings, self.host)
             if is_new and _without(after, path, None, self.host) != before:
                 _replace(self._kept, before, path)
             _replace(_real(path), after)
@@ -157,6 +162,8 @@ class SettingsFile(NamedTuple):
         before, kept = _read(path), self._kept
         after = _without(before, path, _read(kept) if kept.is_file() and not kept.is_symlink() else None, self.host)
         if not dry_run:
+            if after != before:
+                self._check_comments(before)
             if after is None:
                 _real(path).unlink(missing_ok=True)
             elif after != before:
@@ -171,6 +178,13 @@ class SettingsFile(NamedTuple):
     @property
     def _kept(self) -> Path:
         return self.path.with_name(f"{self.path.name}{_KEPT}")
+
+    def _check_comments(self, data: bytes) -> None:
+        if data != _plain(data, self.host):
+            raise RefusedError(
+                f"{self.path} holds comments, which fleet cannot write back. Nothing was changed; with --dry-run this "
+                "shows the lines to change by hand"
+            )
 
     def _check_inside(self) -> None:
         """Refuse links that lead out of a project: a repository may hold them; a person's own settings may be any."""
@@ -190,7 +204,7 @@ class Calls(NamedTuple):
         where: the settings that do.
         missing: the events that some of them lack.
         off: the switch that turns all hooks off, and where; "" for none.
-        unreadable: why a settings file cannot be read, as the host cannot either; "" if all can.
+        unreadable: why a settings file cannot be read, by the host neither; "" if all can.
     """
 
     where: list[str]
@@ -215,9 +229,9 @@ class Calls(NamedTuple):
         for path, whose in places.items():
             file = f"the {whose} settings" + (f" of {host.title}" if name != CLAUDE_CODE else "")
             try:
-                settings = _parsed(_read(path), path)
+                settings = _parsed(_read(path), path, host)
             except (FleetError, OSError) as why:
-                settings, unreadable = {}, str(why)
+                settings, unreadable = {}, str(why).partition(". Nothing was changed")[0]
             if events := _installed(settings, host):
                 where.append(file)
                 missing.update(host.matchers.keys() - events)
@@ -232,17 +246,23 @@ class Calls(NamedTuple):
 
 
 def installed(root: Path) -> list[str]:
-    """Return the hosts whose settings call fleet in a project."""
-    return [name for name in HOSTS if Calls.of(root, name).where]
+    """Return the hosts whose settings call fleet in a project, and turn no hooks off."""
+    found = ((name, Calls.of(root, name)) for name in HOSTS)
+    return [name for name, calls in found if calls.where and not calls.off]
 
 
 # --- the settings -----------------------------------------------------------------------------------------------------
 
 
-def _parsed(data: bytes, path: Path) -> _Settings:
+def _plain(data: bytes, host: Host) -> bytes:
+    """Return the bytes of a settings file without the comments that the host allows, which no string contains."""
+    return re.sub(_COMMENTED, lambda match: match[1] or b" ", data) if host.comments else data
+
+
+def _parsed(data: bytes, path: Path, host: Host) -> _Settings:
     """Return the settings of a file, none of an empty one; refuse a file that could not be written back as it was."""
     try:
-        text = data.decode("utf-8-sig")
+        text = _plain(data, host).decode("utf-8-sig")
         settings = json.loads(text, object_pairs_hook=_once) if text.strip() else {}
         json.dumps(settings, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as why:
@@ -291,7 +311,7 @@ def _without(data: bytes, path: Path, kept: bytes | None, host: Host) -> bytes |
 
     ``kept``: its bytes before they were added, which are restored where nobody has changed the file since.
     """
-    settings, was = _parsed(data, path), _parsed(kept or b"", path)
+    settings, was = _parsed(data, path, host), _parsed(kept or b"", path, host)
     if kept is not None and data == _render(_with_hooks(was, host), kept):
         return kept
     if not _installed(settings, host):

@@ -60,7 +60,7 @@ HOSTS = {
     CURSOR: {"process": "CURSOR_VERSION", "can": "exit-2 exit-status snake-case unframed"},
     CODEX: {"home": "/rollout-", "process": "CODEX_MANAGED_PACKAGE_ROOT", "can": "note rollout"},
     CLAUDE_CODE: {
-        "home": "/.claude/",
+        "home": "/.claude/ /.qwen/",  # Qwen Code speaks as Claude Code does, with a timestamp as Copilot has
         "process": "CLAUDECODE",
         "project": "CLAUDE_PROJECT_DIR",
         "can": "ask exit-status note replace transcript",
@@ -68,15 +68,16 @@ HOSTS = {
     UNKNOWN: {"can": "ask exit-status note transcript"},
 }
 """Agent hosts, as they are recognised one after the other: part of their transcripts' paths, variables of their
-processes and with the project, and what they can do. ``ask``: put a call to a person; others may reject that decision,
-so the agent gets it as context. ``exit-2``: this exit status refuses a call, with the reason on stderr. ``decision``: a
-reply refuses it, too. ``exit-status``: tell how a command ended. ``late``: the agent gets the context of a call with
-its result, and none before; what is to be put to a person is refused. ``note``: show a person a line of a hook's.
-``replace``: run another command. ``rollout``: how a command ended stands in its transcript alone; its answer is what it
-printed. ``snake-case``: its word is additional_context. ``transcript``: in the form that ``hosts.transcripts`` reads.
-``unframed``: it reads a reply's fields without a frame."""
-_PATCHED = "*** Update File: "
-"""Text before the path of a file in a patch."""
+processes and with the project, and what they can do. ``ask``: put a call to a person; with others it is refused: Codex
+and Cursor know no such decision, and Gemini CLI without a person, under -p, waits for one without end. ``exit-2``: this
+exit status refuses a call, with the reason on stderr. ``decision``: a reply refuses it, too. ``exit-status``: tell how
+a command ended. ``late``: the agent gets the context of a call with its result, and none before. ``note``: show a
+person a line of a hook's. ``replace``: run another command. ``rollout``: how a command ended stands in its transcript
+alone; its answer is what it printed. ``snake-case``: its word is additional_context. ``transcript``: in the form that
+``hosts.transcripts`` reads. ``unframed``: it reads a reply's fields without a frame."""
+_PATHS = ("file_path", "filePath", "notebook_path", "absolute_path", "path")
+_PATCHED = tuple(f"*** {head}: " for head in ("Add File", "Update File", "Delete File", "Move to"))
+"""Texts before the path of a file in a patch."""
 _ROLLOUT_BYTES = 512 * 1024
 """End of a transcript that is read for the exit code of the call that has just ended."""
 _MASKS = ("|", ";", "&", "!", "\n")
@@ -99,6 +100,7 @@ class Payload:
         source: why a session started: startup, resume, clear, compact.
         tool: the tool's name, as Claude Code would call it.
         given: the tool's input, as the host sent it.
+        paths: of the files that the call is about; a patch may change several.
         error: what a failed command printed; its end, when it is long.
         exit_code: of a failed command; None when it is not known, or it did not fail.
         call: the id of the tool call.
@@ -113,7 +115,7 @@ class Payload:
         self.name = event or text_in(fields, "hook_event_name", "hookName")
         self.host = _host_of(fields, environment)
         self.event = EVENTS.get(self.name.lower(), "")
-        self.session = text_in(fields, "session_id", "sessionId")[:ID_CHARS_MAX]
+        self.session = text_in(fields, "session_id", "sessionId", "conversation_id")[:ID_CHARS_MAX]
         self.subagent = text_in(fields, "agent_id")[:ID_CHARS_MAX]
         self.cwd = text_in(fields, "cwd")[:_PATH_CHARS_MAX]
         self.source = text_in(fields, "source")
@@ -121,11 +123,12 @@ class Payload:
         tool = text_in(fields, "tool_name", "toolName")
         self.tool = _of_server(record_in(fields, "mcp_context")) or TOOLS.get(tool.lower(), tool)[:ID_CHARS_MAX]
         self.given = given = record_in(fields, "tool_input", "toolArgs", "toolInput")
-        self.command = _command(given)
-        self.path = text_in(given, "file_path", "notebook_path", "absolute_path", "path")
-        if self.tool in EDITING_TOOLS and self.command:  # Codex's patches
-            self.path = self.path or self.command.partition(_PATCHED)[2].partition("\n")[0]
-            self.command = ""
+        command = _command(given)
+        self.paths = [path] if (path := text_in(given, *_PATHS)) else []
+        if self.tool in EDITING_TOOLS:  # a patch of Codex, or of Copilot
+            self.paths += _patched(command or text_in(fields, "toolArgs"))
+            command = ""
+        self.command = command[:FIELD_CHARS_MAX]
         self.call = text_in(fields, "tool_use_id")[:ID_CHARS_MAX]
         answer = record_in(fields, "tool_response")
         stopped = (fields.get("is_interrupt"), answer.get("interrupted"), given.get("run_in_background"))
@@ -189,7 +192,7 @@ def _host_of(fields: dict[str, object], environment: Mapping[str, str]) -> str:
     """Return the host. The payload comes first: a nested agent inherits the environment of another host."""
     transcript = text_in(fields, "transcript_path", "transcriptPath").replace("\\", "/")
     for name, host in HOSTS.items():
-        if "home" in host and host["home"] in transcript:
+        if any(home in transcript for home in host.get("home", "").split()):
             return name
     if "prompt_id" in fields:
         return CLAUDE_CODE
@@ -257,7 +260,13 @@ def _command(given: dict[str, object]) -> str:
         words = [part for part in command if isinstance(part, str)]
         is_of_shell = len(words) > 2 and words[0].endswith("sh") and words[-2].startswith("-")
         command = words[-1] if is_of_shell else " ".join(words)
-    return _as_text(command)[:FIELD_CHARS_MAX]
+    return _as_text(command)
+
+
+def _patched(patch: str) -> list[str]:
+    """Return the paths of the files that a patch adds, changes, deletes, or moves, from and to."""
+    lines = (line.strip() for line in patch.split("\n"))
+    return [line.partition(": ")[2] for line in lines if line.startswith(_PATCHED)]
 
 
 def _of_server(context: dict[str, object]) -> str:
@@ -295,7 +304,8 @@ def _as_text(value: object) -> str:
 
 def _ends(text: str) -> str:
     """Return both ends of a long text, for words stand before or behind a pasted log; without OpenCode's quotes."""
-    text = text[1:-1] if text.count('"') == 2 and text[0] == text[-1] == '"' else text
+    if len(text) > 1 and text[0] == text[-1] == '"' and '"' not in text[1:-1].replace('\\"', ""):
+        text = text[1:-1].replace('\\"', '"')
     half = FIELD_CHARS_MAX // 2
     return text if len(text) <= FIELD_CHARS_MAX else f"{text[:half]}\n{text[-half:]}"
 
@@ -343,11 +353,10 @@ class Reply:
             return 2, json.dumps(refused) if refused else "", f"{_cut(self.blocked)}\n"
         fields = self._decision(payload) if is_call else {}
         document: dict[str, object] = {}
-        context = self.context if fields or not is_call else "\n".join(filter(None, (self.asked, self.context)))
         if self.go_on:
             document = {"decision": "block", "reason": _cut(self.go_on)}
-        elif context:
-            fields["additional_context" if payload.can("snake-case") else "additionalContext"] = _cut(context)
+        elif self.context:
+            fields["additional_context" if payload.can("snake-case") else "additionalContext"] = _cut(self.context)
         if fields and payload.can("unframed"):
             document = fields
         elif fields:
@@ -360,7 +369,7 @@ class Reply:
         """Return the decision about a tool call; {} for none, or where the host has no field for it."""
         if self.blocked:
             return {"permissionDecision": "deny", "permissionDecisionReason": _cut(self.blocked)}
-        if self.asked and payload.can("ask"):
+        if self.asked:
             return {"permissionDecision": "ask", "permissionDecisionReason": _cut(self.asked)}
         if self.runs and payload.can("replace"):
             return {"permissionDecision": "allow", "updatedInput": {**payload.given, "command": self.runs}}
@@ -375,7 +384,9 @@ def _line(note: str) -> str:
 
 
 def _cut(text: str) -> str:
-    if len(text) <= CONTEXT_CHARS_MAX:
+    """Return a text as far as hosts take it: in JavaScript, an emoji counts as two characters."""
+    wide = text.encode("utf-16-le", "replace")
+    if len(wide) <= 2 * CONTEXT_CHARS_MAX:
         return text
-    kept = text[: CONTEXT_CHARS_MAX - len(_CUT) - 20]
+    kept = wide[: 2 * (CONTEXT_CHARS_MAX - len(_CUT) - 20)].decode("utf-16-le", "ignore")
     return kept + _CUT.format(len(text) - len(kept), len(text))

@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import chain
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, BinaryIO
 
 from fleet.hosts import payloads, transcripts
 from fleet.hosts.payloads import joined, record_in, text_in
+from fleet.store import homes
 from fleet.text.prompts import EVENT_CHARS_MAX, Event, Session
 
 BYTES_MAX = 64 * 1024 * 1024
@@ -26,6 +28,7 @@ Record = dict[str, Any]
 
 _LINE_BYTES_MAX = 4 * 1024 * 1024
 _STORED_MAX = 2_000
+_FOLDER_CHARS_MAX = 4_096  # no system takes a longer path
 _OK_CHARS_MAX = 400
 _FAILED_CHARS_MAX = 1_600
 _EXITED = re.compile(r"(?:Process exited with code|Exit Code:|completed with exit code)\s*(\d{1,3})")
@@ -46,54 +49,68 @@ def read(path: Path) -> Session:
 
 
 def read_all(root: str, paths: Iterable[Path] = ()) -> Iterator[Session]:
-    """Yield the sessions of transcripts, or of folders of them; without any, those that hosts keep of a project.
-
-    A session that began elsewhere, and whose path was not given, has no events.
-    """
+    """Yield the sessions of transcripts, or of folders of them; without any, those that hosts keep of a project."""
     named = list(paths)
     inside = (sorted((*path.glob("*.jsonl"), *path.glob("*/*.jsonl"))) if path.is_dir() else [path] for path in named)
-    for path in [file for files in inside for file in files] if named else stored(root):
-        session = read(path)
-        if not named and session.cwd and not _is_below(session.cwd, root):
-            session.events = []
-        yield session
+    yield from map(read, [file for files in inside for file in files] if named else stored(root))
 
 
 def stored(root: str) -> list[Path]:
-    """Return the paths of transcripts that hosts keep on this machine and that may be of a project.
+    """Return the paths of the transcripts of a project that hosts keep on this machine.
 
-    Codex and Copilot keep those of all projects together: theirs are included where their first line names the project.
+    Codex and Copilot have one folder for all projects. So a session is of a project where its transcript names that;
+    one of Gemini CLI where its folder does: two projects of one name have folders that differ by a number.
     """
     home = Path.home()
-    paths = [each for folder in transcripts.folders(root) for each in sorted(Path(folder).glob("*.jsonl"))]
+    claude = [path for folder in folders(root) for path in sorted(folder.glob("*.jsonl"))]
     codex = Path(os.environ.get("CODEX_HOME") or home / ".codex")
     shared = [
         *(codex / "sessions").glob("*/*/*/rollout-*.jsonl"),
         *(home / ".copilot/session-state").glob("*/events.jsonl"),
     ]
     newest = sorted(shared, key=lambda path: path.parts[-4:], reverse=True)[:_STORED_MAX]
-    paths += sorted(path for path in newest if _is_below(_began_in(path), root))
-    for name in sorted({Path(root).name, Path(root).resolve().name}):
-        paths += sorted((home / ".gemini/tmp" / name / "chats").glob("session-*.jsonl"))
+    paths = [path for path in (*claude, *sorted(newest)) if _is_inside(_began_in(path), root)]
+    for mark in sorted((home / ".gemini/tmp").glob("*/.project_root")):
+        if _is_inside(os.fsdecode(homes.read(os.fspath(mark), _FOLDER_CHARS_MAX)).strip(), root):
+            paths += sorted(mark.parent.glob("chats/session-*.jsonl"))
     return paths
 
 
-def _is_below(folder: str, root: str) -> bool:
-    """Return whether a folder that a host names lies below a root, which may be reached through a link."""
-    return any(folder == each or folder.startswith(f"{each}/") for each in (root, os.path.realpath(root)))
+def folders(root: str) -> list[Path]:
+    """Return the folders in which Claude Code keeps the sessions of a project and of the folders below it.
+
+    It names them by the real path of the folder that it was started in: ``-x-o-web`` is ``/x/o/web`` and ``/x/o-web``
+    alike, so a session in it must name this project. A folder without any is taken by the project's very name.
+    """
+    names = {re.sub(r"[^A-Za-z0-9]", "-", path) for path in (root, os.path.realpath(root))}
+    home = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
+    found: list[Path] = []
+    for folder in sorted((home / "projects").glob("*")):
+        if any(f"{folder.name}-".startswith(f"{name}-") for name in names):
+            began = [_began_in(path) for path in folder.glob("*.jsonl")]
+            if any(_is_inside(each, root) for each in began) or (folder.name in names and not any(began)):
+                found.append(folder)
+    return found
+
+
+def _is_inside(folder: str, root: str) -> bool:
+    """Return whether a folder is a project's root, which may be reached by a link, below it, or in a worktree of it."""
+    roots = (root, os.path.realpath(root))
+    is_below = any(folder == each or folder.startswith(f"{each}/") for each in roots)
+    return is_below or (os.path.isabs(folder) and homes.root_around(folder) in roots)
 
 
 def _began_in(path: Path) -> str:
-    """Return the folder that a transcript's first line names, or ""."""
-    try:
-        if not path.is_file():
-            return ""
-        with path.open("rb") as file:
-            first = json.loads(file.readline(_LINE_BYTES_MAX))
-    except (OSError, ValueError, RecursionError):
-        return ""
-    data = record_in(first, "payload", "data")
-    return text_in(record_in(data, "context") or data, "cwd")
+    """Return the folder that a transcript names first, or ""."""
+    with suppress(OSError, ValueError), transcripts.opened(os.fspath(path)) as file:
+        while line := file.readline(_LINE_BYTES_MAX):
+            with suppress(ValueError, RecursionError):
+                record = json.loads(line) if b'"cwd"' in line else {}
+                data = record_in(record, "payload", "data")
+                parts = (each for each in (record, data, record_in(data, "context")) if isinstance(each, dict))
+                if folder := next(filter(None, (text_in(each, "cwd") for each in parts)), ""):
+                    return folder[:_FOLDER_CHARS_MAX]
+    return ""
 
 
 def _read_into(session: Session, file: BinaryIO, size: int) -> None:

@@ -96,20 +96,6 @@ class Transcript:
                 self.note(os.path.getsize(self._path))
 
 
-def folders(root: str) -> list[str]:
-    """Return the folders in which the client keeps the transcripts of a project and of the folders below it.
-
-    The client names them by the real path of the folder that it was started in.
-    """
-    prefixes = tuple(re.sub(r"[^A-Za-z0-9]", "-", f"{path}/") for path in (root, os.path.realpath(root)))
-    home = os.environ.get("CLAUDE_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".claude")
-    try:
-        with os.scandir(os.path.join(home, "projects")) as entries:
-            return sorted(each.path for each in entries if f"{each.name}-".startswith(prefixes))
-    except OSError:
-        return []
-
-
 def _read(path: str, since: int = 0) -> _Part:
     """Return the whole lines of a transcript from an offset on; the newest ``_BYTES_MAX`` of them. Never raises.
 

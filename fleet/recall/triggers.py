@@ -69,7 +69,7 @@ def check(trigger: str, done: str) -> str:
 
 
 def due(
-    rows: Sequence[Sequence[str]], shown: Sequence[str], tool: str, command: str, path: str
+    rows: Sequence[Sequence[str]], shown: Sequence[str], tool: str, command: str, *paths: str
 ) -> list[tuple[str, str]]:
     """Return id and row of at most three lessons about a call that the session has not seen.
 
@@ -79,13 +79,13 @@ def due(
     ``shown``: ids that this session has seen before a call.
     """
     commands = _commands(command) if rows and command else []
-    called, path = tool.lower(), path[-SUBJECT_CHARS_MAX:]
+    called, files = tool.lower(), [path[-SUBJECT_CHARS_MAX:] for path in paths if path]
     triggers = [trigger for pattern_id, trigger, _ in rows if pattern_id in shown]
     matches: list[tuple[str, str]] = []
     for pattern_id, trigger, row in rows:
         if pattern_id in shown or triggers.count(trigger) >= _OF_TRIGGER_MAX:
             continue
-        if _fits(parse(trigger), called, commands, path):
+        if _fits(parse(trigger), called, commands, files):
             matches.append((pattern_id, row))
             triggers.append(trigger)
             if len(matches) == SHOWN_MAX:
@@ -111,13 +111,13 @@ def _is_called(wanted: str) -> bool:
     return may_be_mcp or any(_glob(tool, wanted) for tool in ("bash", "read", *_EDITING))
 
 
-def _fits(trigger: Trigger, called: str, commands: Sequence[str], path: str) -> bool:
+def _fits(trigger: Trigger, called: str, commands: Sequence[str], files: Sequence[str]) -> bool:
     for wanted, pattern in trigger:
         if not (_glob(called, wanted) or (wanted == "edit" and called in _EDITING)):
             continue
         if not pattern or any(_glob(command, pattern) for command in commands):
             return True
-        if path and (_glob(path, pattern) or _glob(path, f"*/{pattern}")):
+        if any(_glob(path, pattern) or _glob(path, f"*/{pattern}") for path in files):
             return True
     return False
 

@@ -64,6 +64,29 @@ def test_past_sessions_of_this_project_propose_and_nothing_is_logged_unasked(sta
     assert stage.patterns(velma)["patterns"] == []
 
 
+@pytest.mark.parametrize("words", [("reflect", "--last"), ("done",), ("reflect", "--session", "s-9")])
+def test_a_neighbours_session_is_never_taken_for_one_of_this_project(stage, velma, kept, words):
+    (kept / "s-1.jsonl").unlink()
+    assert "here" in stage.run(velma, *words, expect=1).stderr
+    assert stage.patterns(velma)["patterns"] == []
+
+
+@pytest.mark.parametrize("where", ["api/src", ".claude/worktrees/fix", "../velma-fix"])
+def test_a_session_below_the_root_or_in_a_worktree_is_one_of_this_project(stage, velma, kept, where):
+    (kept / "s-1.jsonl").unlink()
+    if "fix" in where:
+        stage.git("init", "-q", where=velma)
+        who = ("-c", "user.name=dev", "-c", "user.email=dev@example.org")
+        stage.git(*who, "commit", "--allow-empty", "-qm", "first", where=velma)
+        stage.git("worktree", "add", "-q", where, where=velma)
+    cwd = (stage.folder / velma / where).resolve()
+    folder = kept.parent / re.sub(r"[^A-Za-z0-9]", "-", str(cwd))
+    folder.mkdir()
+    (folder / "s-3.jsonl").write_text(lines(cwd))
+    assert proposed(stage, velma)["sessions"] == 1
+    assert "saved" in stage.run(velma, "reflect", "--last").stdout
+
+
 def test_a_proposal_that_follows_no_call_ends_with_its_day(stage, velma, kept):
     session = kept / "s-1.jsonl"
     session.write_text("".join(session.read_text().splitlines(keepends=True)[2:]))
@@ -179,6 +202,9 @@ def test_feedback_of_the_hosts_own_memory_is_proposed_only_where_somebody_wants_
     config.write_text(config.read_text().replace("# auto_memory = false", "auto_memory = true"))
     first = proposed(stage, velma)["proposals"][0]
     assert (first["kind"], first["text"]) == ("memory", "Use tabs in the Makefile")
+    (kept.with_name(f"{kept.name}-2") / "memory").mkdir()
+    (kept.with_name(f"{kept.name}-2") / "memory/theirs.md").write_text(FEEDBACK.replace("Use tabs", "Use blanks"))
+    assert not [each for each in proposed(stage, velma)["proposals"] if "blanks" in each["text"]], "a neighbour's"
     assert stage.patterns(velma)["patterns"] == []
     proposed(stage, velma, "--accept", first["id"])
     assert [each["text"] for each in stage.patterns(velma)["patterns"]] == ["Use tabs in the Makefile"]

@@ -178,6 +178,29 @@ def test_a_patch_of_codex_is_about_its_file_and_is_no_command(place, tmp_path):
     assert "Run the generator" in called(place, "codex", "PreToolUse", fields).stdout
 
 
+PATCHES = [
+    "*** Add File: db/migrate/2.rb\n+a",
+    "*** Delete File: db/migrate/1.rb",
+    "*** Update File: a.rb\n@@\n-a\n+b\n*** Update File: db/migrate/1.rb\n@@\n-a\n+b",
+    "*** Update File: a.rb\n*** Move to: db/migrate/1.rb\n@@\n-a\n+b",
+    "*** Update File: db/migrate/1.rb\n*** Move to: a.rb\n@@\n-a\n+b",
+    "*** Add File: a.rb\n" + ("+" + "x" * 99 + "\n") * 999 + "*** Delete File: db/migrate/1.rb",
+]
+
+
+def test_a_guard_sees_every_file_of_a_patch(place):
+    lesson = ("--pattern", "Never touch a migration that ran", "--trigger", "Edit:db/migrate/*", "--json")
+    place.fleet(
+        "guard", json.loads(place.fleet("correct", "--wrong", "w", "--right", "r", *lesson).stdout)["id"], "deny"
+    )
+    for change in (*PATCHES, "*** Add File: db/patches.md\n+*** Add File: db/migrate/3.rb"):
+        patch = f"*** Begin Patch\n{change}\n*** End Patch\n"
+        of_codex = {"turn_id": "t", "tool_name": "apply_patch", "tool_input": {"command": patch}}
+        of_copilot = {"sessionId": "s", "toolName": "apply_patch", "toolArgs": patch}
+        for fields in (of_codex, of_copilot):
+            assert (b'"deny"' in place.hook("PreToolUse", fields).stdout) == (change in PATCHES), change[:60]
+
+
 # --- before and after a tool, in Gemini CLI ---------------------------------------------------------------------------
 
 DESTROY = "Never run `terraform destroy` here"

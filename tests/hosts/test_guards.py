@@ -134,9 +134,10 @@ def test_a_damaged_table_of_guards_stops_nothing(place, content):
     assert decided(place)[0] == ""
 
 
-def test_a_host_that_cannot_ask_tells_the_agent(place, lesson):
+def test_a_host_that_cannot_ask_stops_the_step(place, lesson):
     place.fleet("guard", lesson, "ask")
-    codex = {"prompt_id": None, "transcript_path": "/x/sessions/rollout-1.jsonl"}
-    said = json.loads(place.hook("PreToolUse", {**PUSH, **codex}).stdout)["hookSpecificOutput"]
-    assert "permissionDecision" not in said
-    assert LESSON in said["additionalContext"]
+    what, why = decided(place, prompt_id=None, transcript_path="/x/sessions/rollout-1.jsonl")
+    assert what == "deny"
+    assert LESSON in why
+    step = {"tool_name": "Bash", "tool_input": {"command": "git push"}}
+    assert LESSON in place.hook("preToolUse", step, expect=2, CURSOR_VERSION="2").stderr.decode()

@@ -412,6 +412,8 @@ def test_without_a_database_the_question_comes_without_known_lessons(place):
         "This session is being continued from a previous conversation. The user said: that's wrong",
         "[SYSTEM NOTIFICATION - NOT USER INPUT] you broke it, that's wrong",
         "Operation stopped by hook: you should have committed first, that's wrong",
+        "/fleet-correct no, that's wrong, never use npm here, use pnpm",  # the command itself has the agent log it
+        "/fleet:fleet-correct no, that's wrong, never use npm here, use pnpm",
     ],
 )
 def test_what_arrives_as_a_prompt_and_is_no_persons_is_no_correction(place, prompt):
@@ -640,6 +642,7 @@ def by_name(place, command: str, path: str = "", **more: object) -> dict:
         ),
         "fleet correct --wrong 'a && b' --right 'c > d' --pattern 'Quote every $variable'",
         "  fleet search awk",
+        "fleet status",
         "fleet start",
         "fleet correct --wrong a \\\n  --right b \\\n  --pattern 'Quote it'",
     ],
@@ -961,6 +964,16 @@ def test_stop_says_nothing_when_it_was_stopped_already_or_the_lesson_was_stated(
 def test_stop_says_nothing_about_another_session(place):
     place.context("UserPromptSubmit", {"prompt": CORRECTION})
     assert place.hook("Stop", {"session_id": "another"}).stdout == b""
+
+
+@pytest.mark.parametrize("named", [{"conversation_id": "c1"}, {}])
+def test_a_host_without_a_session_id_is_asked_about_nobody_elses_correction(place, named):
+    place.hook("UserPromptSubmit", {"prompt": CORRECTION})
+    for event, more in (("beforeSubmitPrompt", {"prompt": "No, that's wrong, never use jq, use gron"}), ("stop", {})):
+        fields = {"cwd": str(place.folder), **named, **more}
+        said = place.hook(event, data=json.dumps(fields).encode(), CURSOR_VERSION="2").stdout.decode()
+    assert "gron" in said
+    assert "pnpm" not in said
 
 
 def test_the_work_of_a_sessions_end_outlives_the_hook(place):

@@ -164,6 +164,25 @@ def test_what_is_broken_is_refused_and_not_touched(place, name, command):
     assert [each.name for each in path.parent.iterdir()] == ["settings.json"]
 
 
+def test_comments_that_gemini_allows_are_read_past_and_never_lost(place):
+    path = place.folder / ".gemini/settings.json"
+    path.parent.mkdir()
+    path.write_text('{\n  // why\n  "theme": "a//b" /* dark */\n}\n')
+    assert "does not call fleet" in place.fleet("uninstall", "gemini").stdout
+    assert "holds comments" in place.fleet("install", "gemini", expect=3).stderr
+    shown = place.fleet("install", "gemini", "--dry-run").stdout
+    assert '+    "SessionStart": [' in shown
+    assert '+  "theme": "a//b",' in shown
+    path.unlink()
+    place.fleet("install", "gemini")
+    path.write_text(path.read_text().replace("{", "{ // why", 1))
+    before = path.read_bytes()
+    assert "already" in place.fleet("install", "gemini").stdout
+    assert "the settings call fleet" in place.fleet("doctor", expect=1).stdout
+    assert "holds comments" in place.fleet("uninstall", "gemini", expect=3).stderr
+    assert path.read_bytes() == before
+
+
 def test_a_dry_run_prints_the_difference_and_changes_nothing(place):
     path = written(place, json.dumps(THEIRS, indent=2))
     before = path.read_bytes()
@@ -193,6 +212,16 @@ def test_a_link_to_ones_settings_stays_a_link_and_private_ones_stay_private(bare
     assert json.dumps(OURS["Stop"]) in real.read_text()
     assert stat.S_IMODE(real.stat().st_mode) == 0o600
     assert sorted(path.name for path in bare.home.iterdir()) == [".claude", "dotfiles.json"]
+
+
+def test_a_link_to_settings_that_are_not_there_yet_leads_to_none_again_once_the_hooks_are_out(bare):
+    (bare.home / ".claude").mkdir()
+    link, real = bare.home / ".claude/settings.json", bare.home / "dotfiles.json"
+    link.symlink_to(real)
+    bare.fleet("install", "claude-code", "--user")
+    assert json.dumps(OURS["Stop"]) in real.read_text()
+    bare.fleet("uninstall", "claude-code", "--user")
+    assert [link.is_symlink(), real.exists()] == [True, False]
 
 
 @pytest.mark.parametrize("link", [".claude", ".claude/settings.json", ".claude/skills"])
@@ -323,8 +352,10 @@ def test_a_page_of_another_version_is_brought_up_to_date(place):
 def test_installing_into_settings_that_turn_every_hook_off_says_so(place, words):
     written(place, '{"disableAllHooks": true}')
     assert "`disableAllHooks` in the project's settings turns every hook off" in place.fleet(*words).stderr
+    assert "the next session calls them" not in place.fleet().stdout
     written(place, "{}")
     assert "disableAllHooks" not in place.fleet(*words).stderr
+    assert "the next session calls them" in place.fleet().stdout
 
 
 def test_a_persons_broken_settings_stop_nothing_in_a_project(bare):
@@ -386,7 +417,9 @@ def test_the_doctor_warns_of_hooks_in_part_and_of_broken_settings(place):
     done = place.fleet("doctor", expect=1)
     assert "not for PostToolUse" in done.stdout
     written(place, "{")
-    assert "not valid JSON" in place.fleet("doctor", expect=1).stdout
+    told = place.fleet("doctor", expect=1).stdout
+    assert "not valid JSON" in told
+    assert "Nothing was changed" not in told
 
 
 def test_the_doctor_knows_the_plugin():

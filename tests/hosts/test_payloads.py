@@ -126,6 +126,10 @@ def test_context_never_grows_beyond_what_a_host_takes_and_says_what_it_left_out(
     shown = output("SessionStart", payloads.Reply("x" * 20_000))["hookSpecificOutput"]["additionalContext"]
     assert len(shown) <= payloads.CONTEXT_CHARS_MAX
     assert "of its 20000 characters left out" in shown
+    shown = output("SessionStart", payloads.Reply("\U0001f41d" * 5_000))["hookSpecificOutput"]["additionalContext"]
+    assert len(shown.encode("utf-16-le")) <= 2 * payloads.CONTEXT_CHARS_MAX, "as hosts in JavaScript count"
+    assert shown.startswith("\U0001f41d")
+    assert "of its 5000 characters left out" in shown
 
 
 def test_a_line_for_the_person_is_one_line_and_harmless_in_a_terminal():
@@ -159,10 +163,37 @@ def test_a_row_of_the_table_is_all_by_which_a_host_is_recognised_and_answered(tm
     assert hook._find_root("", {"FOO_PROJECT": str(tmp_path)}) == str(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ('"use pnpm"', "use pnpm"),
+        ('"call it \\"bar\\", not \\"foo\\""', 'call it "bar", not "foo"'),
+        ('"foo" is wrong, call it "bar"', '"foo" is wrong, call it "bar"'),
+        ('"', '"'),
+        ("", ""),
+    ],
+)
+def test_a_prompt_loses_the_quotes_that_opencode_wraps_it_in_and_no_others(given, read):
+    assert Payload("UserPromptSubmit", {"prompt": given}, {}).prompt == read
+
+
+def test_the_file_of_a_tool_of_opencode_is_known():
+    assert Payload("PreToolUse", {"tool_name": "edit", "tool_input": {"filePath": "/a/b.sql"}}, {}).paths == [
+        "/a/b.sql"
+    ]
+
+
 @pytest.mark.parametrize("host", payloads.HOSTS)
 def test_a_host_is_known_by_its_variable_and_by_its_transcripts(host):
     signs = payloads.HOSTS[host]
     environment = {signs["process"]: "1"} if "process" in signs else {}
     assert Payload("Stop", {}, environment).host == host
-    if "home" in signs:
-        assert Payload("Stop", {"transcript_path": f"/home/x{signs['home']}1.jsonl"}, {}).host == host
+    for home in signs.get("home", "").split():
+        assert Payload("Stop", {"transcript_path": f"/home/x{home}1.jsonl"}, {}).host == host
+
+
+def test_a_session_of_qwen_code_starts_with_a_context_in_the_frame_that_it_reads():
+    where = "/home/x/.qwen/projects/-x/chats/q.jsonl"
+    qwen = {"session_id": "q", "transcript_path": where, "timestamp": "x", "permission_mode": "default"}
+    shown = output("SessionStart", payloads.Reply("pull first"), **qwen)
+    assert shown["hookSpecificOutput"]["additionalContext"] == "pull first"

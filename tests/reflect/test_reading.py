@@ -63,8 +63,30 @@ def test_the_transcripts_of_a_project_are_found_through_a_link_to_it(tmp_path, m
     ):
         (tmp_path / "home" / path).parent.mkdir(parents=True)
         (tmp_path / "home" / path).write_text(began)
+    (tmp_path / "home/.gemini/tmp/real/.project_root").write_text(str(real))
     assert len(sessions.stored(str(link))) == 3
     assert sessions.stored(str(link)) == sessions.stored(str(real))
+
+
+@pytest.mark.parametrize(
+    ("folder", "began_in", "is_ours"),
+    [
+        ("myapp", "here/MyApp", True),
+        ("myapp-1", "here/MyApp", True),
+        ("api", "here/MyApp/api", True),
+        ("MyApp", "there/MyApp", False),
+        ("myapp", "here/MyApp-2", False),
+        ("MyApp", "", False),
+    ],
+)
+def test_a_session_of_gemini_is_of_the_project_that_its_folder_names(tmp_path, monkeypatch, folder, began_in, is_ours):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    session = tmp_path / ".gemini/tmp" / folder / "chats/session-s.jsonl"
+    session.parent.mkdir(parents=True)
+    session.touch()
+    if began_in:
+        (session.parents[1] / ".project_root").write_text(f"{tmp_path / began_in}\n")
+    assert sessions.stored(str(tmp_path / "here/MyApp")) == [session] * is_ours
 
 
 def test_a_digest_keeps_what_a_person_said_and_says_what_it_left_out(tmp_path):
