@@ -9,8 +9,8 @@ import pytest
 
 from crdt import clock
 from fleet import RELEASED_MS
+from fleet.app import finding, learning, lessons, sleeping, starting, tidying, undoing
 from fleet.app import inbox as inboxes
-from fleet.app import learning, lessons, sleeping, starting, tidying, undoing
 from fleet.learn.corrections_md import Correction
 from fleet.model.errors import NoError
 from fleet.model.line import Column, Line, encode
@@ -158,6 +158,19 @@ def test_the_stage_is_private_and_no_shared_line_ever_names_it(workspace, wall):
     assert b"stage" not in shared
     assert b"archived" not in shared
     assert workspace.patterns.get(logged.id).state == ""  # and to the clan it is what it was
+
+
+def test_a_lesson_that_a_pass_put_to_rest_is_named_to_a_hook_with_its_words_and_author(workspace, wall):
+    logged = [learning.correct(workspace, "velma", Correction("w", "r", each)).id for each in (PIN, f"{PIN} always")]
+    wall.ms += 9 * DAY_MS
+    tidied = tidy(workspace)
+    assert tidied.report.archived + tidied.report.consolidated == 2
+    for is_undone in (False, True):
+        if is_undone:
+            undoing.undo(workspace, tidied.run)
+        found = finding.nearest(workspace.root, [PIN], 3)
+        assert {near.id: near.text for near, _ in found} == dict(zip(logged, (PIN, f"{PIN} always"), strict=True))
+        assert all("velma" in whose for _, whose in found)
 
 
 def test_dates_of_a_corrections_lesson_become_absolute_in_the_clans_record_while_it_is_its_own_alone(workspace):
