@@ -14,10 +14,10 @@ from fleet.model import limits, names
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, UsageError
-from fleet.model.pattern import PRIVATE, SCOPE, Merges, Pattern, Policy, fold, merged
+from fleet.model.pattern import PRIVATE, SCOPE, STAGE, Merges, Pattern, Policy, fold, merged
 from fleet.recall.wording import ROW_CHARS_MAX, Renderer, not_working
 from fleet.reflect.clusters import NOT_COMPARED, Clusters, Wordings
-from fleet.reflect.housekeeping import STAGE, Stage
+from fleet.reflect.housekeeping import Stage
 from fleet.store.query import Patterns, ranked
 from fleet.store.relevant import Relevant
 from fleet.store.workspace import Workspace, World

@@ -17,7 +17,7 @@ from crdt import clock
 from fleet.model import edits, limits, names
 from fleet.model.errors import DiskError, FleetError, NoError, UsageError
 from fleet.model.line import Line, is_version_1, join
-from fleet.model.pattern import PRIVATE, SCOPE, Policy, fold
+from fleet.model.pattern import MERGED_FROM, PRIVATE, SCOPE, STAGE, Policy, fold
 from fleet.store import config, homes, ingest, replica
 from fleet.store.config import Config
 from fleet.store.database import BUSY_S, DECIDED, SCHEMA_NUMBER, Database, Local
@@ -612,7 +612,7 @@ class Writer:
         if private is None:
             return
         shared = self.workspace.patterns.line(id_) or Line(id_)
-        delta = private.without_field(SCOPE)
+        delta = reduce(Line.without_field, (SCOPE, STAGE, MERGED_FROM), private)
         if fold(private).is_present:
             delta = join(delta, edits.restore(join(shared, delta), self.name, stamp))
         self.append(PATTERNS, [delta])

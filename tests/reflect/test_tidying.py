@@ -173,6 +173,20 @@ def test_a_lesson_that_a_pass_put_to_rest_is_named_to_a_hook_with_its_words_and_
         assert all("velma" in whose for _, whose in found)
 
 
+def test_a_private_lesson_that_becomes_the_clans_leaves_its_stage_and_the_ids_of_others_here(workspace):
+    old, new = note(workspace, 2, PIN, START_MS - DAY_MS), note(workspace, 3, f"{PIN}.")
+    tidy(workspace)
+    for each in (old, new):
+        lessons.edit(workspace, "velma", each, ["scope=clan"])
+    shared = {each: workspace.patterns.get(each) for each in (old, new)}
+    assert {record.text for record in shared.values()} == {PIN, f"{PIN}."}
+    assert all(record.fields.keys().isdisjoint({"stage", "consolidated_from"}) for record in shared.values())
+    assert (stage(workspace, old), workspace.notes("velma").get(new).fields["consolidated_from"]) == (
+        "consolidated",
+        [old],
+    )
+
+
 def test_dates_of_a_corrections_lesson_become_absolute_in_the_clans_record_while_it_is_its_own_alone(workspace):
     mine = learning.correct(workspace, "velma", Correction("w", "r", "The build broke yesterday in CI")).id
     both = learning.correct(workspace, "velma", Correction("w", "r", "The proxy was moved yesterday by ops")).id
