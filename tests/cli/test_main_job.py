@@ -216,6 +216,20 @@ def test_dry_run_prints_every_outgoing_line_and_sends_nothing(stage):
     assert json.loads(stage.run("velma", "status", "--json").stdout)["waiting"]["lines"] == 2
 
 
+def test_lines_of_which_none_goes_out_are_counted_with_the_reason(stage):
+    stage.run("alone", "init", "--agent", "velma")
+    stage.correct("alone", LESSON)
+    assert "1 line would go out, but no remote is named here; nothing was sent" in (
+        stage.run("alone", "sync", "--dry-run").stderr
+    )
+    assert "no remote is named here" in json.loads(stage.run("alone", "sync", "--json").stdout)["why"]
+    stage.join("velma", "alone")
+    assert json.loads(stage.run("alone", "sync", "--json").stdout)["why"] == ""
+    stage.correct("alone", "Quote every path")
+    stage.run("alone", "pause")
+    assert "1 line would go out, but sharing is paused" in stage.run("alone", "sync", "--dry-run").stderr
+
+
 def test_nothing_new_makes_no_commit(stage):
     stage.join("velma")
     stage.correct("velma", LESSON)
