@@ -308,6 +308,11 @@ class Workspace:
         """True where a remote is named, or agreed to, and this machine did not leave it."""
         return bool(self.config.share.remote or self.state.agreed("remote")) and not self.state.get("left")
 
+    @property
+    def sync_command(self) -> str:
+        """The command that asks the clan's remote, with a person's yes to it where nobody here gave one."""
+        return "fleet sync" if self.state.agreed("remote") else "fleet sync --yes"
+
     def check_lease(self) -> None:
         """Raise ``NoError`` unless an earlier job's lines under this lease were read: totals would start at zero."""
         if not self.lease():

@@ -230,6 +230,17 @@ def test_lines_of_which_none_goes_out_are_counted_with_the_reason(stage):
     assert "1 line would go out, but sharing is paused" in stage.run("alone", "sync", "--dry-run").stderr
 
 
+def test_a_list_that_is_empty_since_all_writers_are_blocked_says_so(stage):
+    stage.join("velma")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    stage.join("tank")
+    stage.run("tank", "sync")
+    stage.run("tank", "block", "velma")
+    for words in ((), ("--all",)):
+        assert "left out here: their writers are blocked" in stage.run("tank", "patterns", *words).stdout
+
+
 def test_nothing_new_makes_no_commit(stage):
     stage.join("velma")
     stage.correct("velma", LESSON)
@@ -306,7 +317,8 @@ def test_a_clan_that_nobody_asked_is_no_empty_one(stage):
     done = stage.run("velma", "init", "--agent", "velma", "--remote", str(gone), "--yes", expect=5)
     assert "not here yet" in done.stderr
     assert "never asked yet" in stage.run("velma", "start").stdout
-    assert "what the clan knows is not here yet" in stage.run("velma", "status").stdout
+    assert "what the clan knows is not here yet; `fleet sync` asks" in stage.run("velma", "status").stdout
+    assert "`fleet sync` asks the clan" in stage.run("velma", "patterns").stdout, "the yes is there"
     stage.git("init", "--quiet", "--bare", str(gone))
     stage.run("velma", "sync")
     assert "never asked yet" not in stage.run("velma", "start").stdout
