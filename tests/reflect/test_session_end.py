@@ -863,6 +863,7 @@ def test_a_dry_run_writes_nothing(w, talk):
     before = sorted(path for path in w.root.rglob("*") if "agents" in path.parts)
     came = session_end.reflect(w, "velma", talk.path, dry_run=True)
     assert came.plan.lessons
+    assert came.summary() == f"by the rules alone, {len([*came.plan.lessons, *came.plan.edits])} things would be kept"
     assert sorted(path for path in w.root.rglob("*") if "agents" in path.parts) == before
 
 
