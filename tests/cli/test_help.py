@@ -235,6 +235,7 @@ def test_a_wrong_key_or_value_is_refused_and_changes_nothing(w):
         (("recal.at_promts", "1"), "Did you mean recall.at_prompts"),
         (("recall.at_prompts", "7"), "cannot be '7': it is a whole number from 0 to 3"),
         (("recall.at_prompts", "many"), "cannot be 'many'"),
+        (("recall.at_prompts", "-1"), "cannot be '-1': it is a whole number from 0 to 3"),
         (("at_prompts", "1"), "Did you mean recall.at_prompts"),
         (("recall", "1"), "is a section"),
         (("share.fields", '["wrong","sauce"]'), "sauce"),
