@@ -205,6 +205,18 @@ def test_a_session_starts_with_memory_lessons_and_gossip(stage):
     assert shown.splitlines()[0] != stage.run("velma", "start").stdout.splitlines()[0], "the frame cannot be foreseen"
 
 
+def test_a_starts_length_is_a_ceiling_however_low_it_is(stage):
+    stage.join("velma")
+    for number in range(9):
+        stage.run("velma", "discover", "--problem", f"problem {number} {'x' * 90}", "--solution", "s")
+    lengths = []
+    for chars in (0, 600, 1_000, 1_400):
+        stage.run("velma", "config", "set", "recall.start_chars", str(chars))
+        lengths.append(len(stage.run("velma", "start").stdout))
+    assert lengths == sorted(set(lengths))
+    assert lengths[0] < 650, "its frame, the headings, and what fleet asks for"
+
+
 def test_dry_run_prints_every_outgoing_line_and_sends_nothing(stage):
     stage.join("velma")
     pattern = stage.correct("velma", LESSON)
