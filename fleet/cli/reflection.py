@@ -103,6 +103,8 @@ def _choose(workspace: Workspace, use: str, *, agrees: bool) -> None:
         limits = choice.settings
         costs = f", for at most ${limits.max_usd:g} a session and ${limits.daily_usd:g} a day" if use != "rules" else ""
         echo(f"{use} reflects on this machine from now on{costs}")
+        if costs and (trouble := session_end.Choice(workspace).trouble):
+            note(f"{trouble}: until that is mended, sessions wait")
     if agrees:
         agreed = choice.agree()
         echo(f"agreed: {for_terminal('; '.join(agreed))}" if agreed else "nothing waits for a yes")

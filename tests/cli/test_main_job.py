@@ -217,6 +217,15 @@ def test_a_starts_length_is_a_ceiling_however_low_it_is(stage):
     assert lengths[0] < 650, "its frame, the headings, and what fleet asks for"
 
 
+def test_who_chooses_what_is_not_here_is_told_so(stage):
+    stage.run("alone", "init", "--agent", "velma")
+    chosen = stage.run("alone", "reflect", "--use", "gemini", PATH="/usr/bin:/bin")
+    assert "gemini is not on the PATH: until that is mended, sessions wait" in chosen.stderr
+    assert "PATH" not in stage.run("alone", "reflect", "--use", "rules").stderr
+    stage.run("alone", "config", "set", "semantic.model", "no/such/folder")
+    assert "[semantic] model names no/such/folder" in stage.run("alone", "doctor", expect=None).stdout
+
+
 def test_dry_run_prints_every_outgoing_line_and_sends_nothing(stage):
     stage.join("velma")
     pattern = stage.correct("velma", LESSON)
