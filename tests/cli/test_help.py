@@ -247,11 +247,16 @@ def test_a_wrong_key_or_value_is_refused_and_changes_nothing(w):
         (("semantic.url", "http://evil.example"), "https://HOST, or http:// on this machine"),
         (("reflect.url", "nonsense"), "https://HOST"),
         (("notify.webhook", "ftp://x"), "https://HOST"),
-        (("share.branch", "a..b"), ""),
-        (("live.token_env", "HOME"), "cannot be 'HOME'"),
+        (("share.branch", "a..b"), "share.branch cannot be that: 'a..b' is no name of a branch"),
+        (("share.branch", ""), "is no name of a branch"),
+        (("share.remote", "-x"), "share.remote cannot be that: '-x' starts with a dash"),
+        (("live.token_env", "HOME"), "cannot be 'HOME': it is the name of a variable, FLEET_ and capitals"),
+        (("live.room", "A B"), "it is a short name"),
         (("share.remote",), "`set KEY VALUE`"),
     ):
-        assert told in w.run("w", "config", "set", *words, expect=2).stderr
+        shown = w.run("w", "config", "set", *words, expect=2).stderr
+        assert told in shown
+        assert "Nothing was changed" in shown
     assert path.read_bytes() == before
 
 
