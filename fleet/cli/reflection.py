@@ -295,7 +295,9 @@ def _phase_rows(phase: Phase, *, dry_run: bool) -> list[str]:
 
 @app.command("consolidate")
 def _consolidate(
-    check: Annotated[bool, flag("--check", "Only show whether the gates are open: exit 0, or 1.")] = False,
+    check: Annotated[
+        bool, flag("--check", "Only show whether the gates are open: exit 0, or 1; 3: not known.")
+    ] = False,
     force: Annotated[bool, flag("--force", "Pass the gates of time and sessions; never a live lock.")] = False,
     dry_run: output.DryRun = False,
     days: Annotated[int | None, option("--days", "N", "Days of logs to read.", min=1, max=366)] = None,
