@@ -357,7 +357,7 @@ def _embedding(workspace: Workspace) -> Iterator[_Finding]:
             "unagreed", f"fleet.toml names {named} for embeddings, and nobody on this machine agreed to that"
         )
     elif state == "missing":
-        missing = "no embedding is installed: lessons are found by their words, and not by what they mean"
+        missing = "no embedding is here: lessons are found by their words, and not by what they mean"
         yield _trouble("semantic", missing, do=what)
     else:
         yield _Finding("semantic", "ok", f"search by meaning is {state}")

@@ -14,10 +14,10 @@ from fleet.model import limits, names
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, UsageError
-from fleet.model.pattern import PRIVATE, SCOPE, Merges, Pattern, Policy, fold, merged
+from fleet.model.pattern import PRIVATE, SCOPE, STAGE, Merges, Pattern, Policy, fold, merged
 from fleet.recall.wording import ROW_CHARS_MAX, Renderer, not_working
 from fleet.reflect.clusters import NOT_COMPARED, Clusters, Wordings
-from fleet.reflect.housekeeping import STAGE, Stage
+from fleet.reflect.housekeeping import Stage
 from fleet.store.query import Patterns, ranked
 from fleet.store.relevant import Relevant
 from fleet.store.workspace import Workspace, World
@@ -109,7 +109,9 @@ def nearest(root: Path, texts: Sequence[str], count: int) -> list[tuple[Near, st
             candidates = dict(pair for store in stores for pair in store.candidates(text).items())
             found += near(text, list(candidates.items()), count, merged=sets, least=0.0)
         # Found by whichever words, a merged lesson is named by the ones that it has now.
-        lessons = {id_: each for store in stores for id_, each in store.lessons_of([one.id for one in found]).items()}
+        named = [store.lessons_of([one.id for one in found]) for store in stores]
+        # A private file may have of the clan's lesson no words at all, or those from before it was the clan's.
+        lessons = {id_: each for some in named for id_, each in some.items() if each.is_listed}
         known = [(each, lessons[each.id]) for each in found if each.id in lessons]
         by = Renderer()
         return [

@@ -69,6 +69,9 @@ class ReflectResult(NamedTuple):
 
     def summary(self) -> str:
         """Return the result in a sentence."""
+        if self.plan is not None and self.record is not None and not self.record.run:  # a dry run
+            kept = len(self.plan.lessons) + len(self.plan.edits) + len(self.plan.items)
+            return f"by the rules alone, {counted(kept, 'thing') if kept else 'nothing'} would be kept"
         return self.why or (self.record.summary() if self.record is not None else "nothing was done")
 
 
@@ -479,7 +482,9 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
     last_times = {path: max((each.at for each in sessions.read(path).events if each.at), default="") for path in stored}
     newest = max(last_times, key=last_times.__getitem__, default=recorded[-1] if recorded else None)
     if newest is None:
-        raise NoError("no session of this project is known here: name its transcript with --transcript PATH")
+        raise NoError(
+            "no session of this project is known here: `fleet reflect --transcript PATH` reads one by its file"
+        )
     return newest
 
 

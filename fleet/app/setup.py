@@ -164,18 +164,16 @@ def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
 
 def _checked(root: Path, texts: Mapping[str, str]) -> dict[str, Any]:
     values = {name: config.parsed(name, text) for name, text in texts.items()}
-    if remote := values.get("share.remote"):
-        values["share.remote"] = Address.typed(remote).bare
-    if "share.branch" in values:
-        check_branch(values["share.branch"])
     _check_home(root, values.get("files.home", ""))
     for name, check in _CHECKS.items():
-        if value := values.get(name):
+        if (value := values.get(name)) or (name == "share.branch" and value is not None):
             try:
                 check(value)
             except UsageError as why:
                 reason = str(why).removesuffix(". Nothing was sent")
                 raise UsageError(f"{name} cannot be that: {reason}. Nothing was changed") from why
+    if remote := values.get("share.remote"):
+        values["share.remote"] = Address.typed(remote).bare
     return values
 
 
@@ -187,6 +185,8 @@ def _check_zone(name: str) -> None:
 
 
 _CHECKS: dict[str, Callable[[str], object]] = {
+    "share.remote": Address.typed,
+    "share.branch": check_branch,
     "sleep.zone": _check_zone,
     "live.url": access.check,
     **dict.fromkeys(
@@ -194,7 +194,7 @@ _CHECKS: dict[str, Callable[[str], object]] = {
         lambda url: consent.Endpoint(url).check(),
     ),
 }
-"""Further checks of settings; "" passes each: it is the default."""
+"""Further checks of settings; "" passes each but that of the branch: it is the default."""
 
 
 def _with_values(text: str, values: Mapping[str, Any]) -> str:
@@ -237,7 +237,7 @@ def _make_ephemeral(workspace: Workspace, agent: str, messages: list[str]) -> No
     with workspace.locked():
         workspace.files.replace(workspace.replica_file, new.render())
     messages.append(
-        f"ephemeral: {f'{agent} writes as {lease}, which is lent' if lease else f'{agent} reads, and writes nothing'}"
+        f"ephemeral: {f'{agent} writes as {lease}, which is lent' if lease else 'this folder is read, not written to'}"
     )
 
 

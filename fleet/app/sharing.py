@@ -33,6 +33,7 @@ from fleet.store.workspace import Workspace
 from fleet.text import screening
 from fleet.text.screening import counted
 
+_NO_REMOTE = "no remote is named here (`fleet init --remote URL` names one)"
 _LEFT = "left"
 _SCREENED = "looked_for_secrets"
 """Key of the generation and row up to which changed lessons were screened for secrets."""
@@ -229,7 +230,7 @@ def _allowed_remote(workspace: Workspace) -> tuple[GitRemote | None, str]:
     if pause := workspace.state.paused(workspace.wall()):
         return None, f"sharing is paused {pause}"
     try:
-        return Membership(workspace).remote(), "no remote is named here: `fleet init --remote URL` joins a clan"
+        return Membership(workspace).remote(), _NO_REMOTE
     except UsageError as unconfirmed:
         return None, str(unconfirmed)
 
@@ -396,9 +397,10 @@ def _result(
 ) -> SyncResult:
     refused = counts.refused.union(workspace.db.refused())
     refused_before, held_before = _reported_before(workspace, refused, is_shared=remote is not None)
+    why = _NO_REMOTE if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote"
     return SyncResult(
         remote=remote.name if remote is not None else "",
-        why="" if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote",
+        why=why if remote is None else "",
         out=counts.out,
         patterns_in=sum(each.startswith("p-") for each in counts.changed_ids),
         discoveries_in=sum(each.startswith("d-") for each in counts.changed_ids),

@@ -29,7 +29,6 @@ from fleet.model.pattern import Pattern
 from fleet.recall import ready, triggers
 from fleet.recall.ready import Ready, Start
 from fleet.recall.wording import (
-    CHARS_MIN,
     LESSONS_MAX,
     ROW_CHARS_MAX,
     STANDING,
@@ -178,7 +177,7 @@ class SessionStart:
             fresh=set(new_ids),
             waiting=self._undecided(),
             note=self._unasked(),
-            rest_max=max(workspace.config.recall.start_chars, CHARS_MIN),
+            rest_max=workspace.config.recall.start_chars,
             by=_authors(workspace, [*news, *lessons]) | finders,
             standing=STANDING,
         )

@@ -20,13 +20,11 @@ from fleet.app.writing import archive_edits
 from fleet.hosts import sessions
 from fleet.learn.counting import CountedLog
 from fleet.model import edits, names
-from fleet.model.pattern import PRIVATE, Pattern
+from fleet.model.pattern import MERGED_FROM, PRIVATE, STAGE, Pattern
 from fleet.reflect import housekeeping, inbox, memory_md
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.housekeeping import (
-    MERGED_FROM,
-    STAGE,
     DreamReport,
     Mode,
     Note,

@@ -21,8 +21,8 @@ from fleet.learn.signals import Signals
 from fleet.model import edits, names
 from fleet.model.errors import NoError
 from fleet.model.line import Line, canonical
-from fleet.model.pattern import MERGED_INTO, SCOPE, Pattern, fold
-from fleet.reflect import housekeeping, records
+from fleet.model.pattern import MERGED_FROM, MERGED_INTO, SCOPE, STAGE, Pattern, fold
+from fleet.reflect import records
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.inbox import APPROVED, Inboxes
 from fleet.reflect.memory_md import Memory
@@ -38,7 +38,7 @@ _MAKE_RUNS = frozenset({"tidy", "consolidate", "sleep"})
 """Commands that changed something only where they left a run."""
 _NOT_SET = frozenset({"entry", "part", "seen", "inbox", "account"})
 """Names of fields that record an occurrence, an item or an account, and no value that could be set back."""
-_PRIVATE = frozenset({housekeeping.STAGE, housekeeping.MERGED_FROM})
+_PRIVATE = frozenset({STAGE, MERGED_FROM})
 """Names of fields that stand in an agent's private file."""
 
 

@@ -28,7 +28,9 @@ def _sync(
     """Pull, join, push and render. Afterwards this machine and the clan have the same lessons."""
     with output.acting() as (workspace, who):
         if dry_run:
-            _show_outgoing(sharing.dry_run(workspace, who))
+            out, paused = sharing.dry_run(workspace, who), workspace.state.paused(workspace.wall())
+            none = "" if sharing.Membership(workspace).shown() else "no remote is named here"
+            _show_outgoing(out, f"sharing is paused {paused}" if paused else none)
             return
         if _is_paused(workspace, "synced"):
             return
@@ -36,7 +38,7 @@ def _sync(
             synced = _synced(workspace, who, yes=yes)
         output.show(msgspec.to_builtins(synced), [*_synced_rows(synced), *synced.review])
         _note_synced(synced)
-        if synced.is_partial or (synced.why and not synced.remote):
+        if synced.is_partial or not workspace.config.is_read:
             raise typer.Exit(EXIT_REFUSED)
 
 
@@ -63,7 +65,7 @@ def _is_paused(workspace: Workspace, verb: str) -> bool:
     return bool(paused)
 
 
-def _show_outgoing(out: Outgoing) -> None:
+def _show_outgoing(out: Outgoing, obstacle: str) -> None:
     # The lines alone on stdout, as they would go out: `fleet sync --dry-run | jq .id`.
     texts = {path: [raw.decode("utf-8", "backslashreplace") for raw in lines] for path, lines in out.lines.items()}
     withheld = [each._asdict() for each in out.withheld]
@@ -74,16 +76,14 @@ def _show_outgoing(out: Outgoing) -> None:
     output.show({"lines": texts, "withheld": withheld})
     for line in out.withheld:
         note(f"stays here: a line of {line.path} {line.reason}")
-    note(f"{counted(out.count, 'line')} would go out; nothing was sent")
+    note(f"{counted(out.count, 'line')} would go out{f', but {obstacle}' if obstacle else ''}; nothing was sent")
     if out.withheld:
         raise typer.Exit(EXIT_REFUSED)
 
 
 def _synced_rows(synced: SyncResult) -> list[str]:
-    if not synced.remote and synced.why:
-        rows = [f"nothing was sent: {synced.why}. All is kept here; mend the file, and `fleet sync` again"]
-    elif not synced.remote:
-        rows = ["nothing was sent: no remote is named here. All is kept; `fleet init --remote URL` names one"]
+    if not synced.remote:
+        rows = [f"nothing was sent: {synced.why}. All is kept here"]
     else:
         verb = "exchanged, in part," if synced.is_partial else "put back and synced" if synced.put_back else "synced"
         records = [counted(synced.patterns_in, "lesson")] if synced.patterns_in else []

@@ -84,10 +84,11 @@ def _patterns(
         if (more := listing.total - len(listing.lessons)) > 0:
             output.note(f"{more:,} more: -n {listing.total} lists all of them, `fleet search` looks for some")
         if not listing.lessons:
-            is_retired = not everything and next(workspace.patterns.records(), None) is not None
+            texts = [each.text for each in workspace.patterns.records()]
             is_unasked = starting.is_unasked(workspace) and bool(workspace.agents_here())
-            new = "unasked" if is_unasked else "new"
-            output.echo(_NONE["narrowed" if any(filters) else "retired" if is_retired else new])
+            new = "left_out" if texts else "unasked" if is_unasked else "new"
+            none = _NONE["narrowed" if any(filters) else "retired" if any(texts) else new]
+            output.echo(none.format(sync=workspace.sync_command))
         if listing.refused:
             output.note(f"{counted(listing.refused, 'line')} could not be read; `fleet status` shows why")
 
@@ -95,7 +96,8 @@ def _patterns(
 _NONE = {
     "narrowed": "no lesson is like that; without the filters there may be some",
     "retired": "no lesson stands: all were retired, or merged. `fleet patterns --all` lists them",
-    "unasked": "no lessons are here yet; `fleet sync --yes` asks the clan for what it knows",
+    "left_out": "all lessons are left out here: their writers are blocked (`fleet status`), or wait for `fleet review`",
+    "unasked": "no lessons are here yet; `{sync}` asks the clan for what it knows",
     "new": "no lessons yet. `fleet correct --wrong ... --right ... --pattern ...` logs the first",
 }
 

@@ -57,7 +57,9 @@ def run() -> int:
     if sys.platform == "win32":
         print("fleet needs file locks and links that Windows does not have. Run it inside WSL", file=sys.stderr)
         return EXIT_OTHER
-    if os.environ.get("FLEET_DISABLED") == "1":
+    # What only explains fleet is asked for by whoever wants to know what that variable is.
+    explains = words[:1] in (["help"], ["--help"], ["-h"], ["--version"]) or words[1:] in (["--help"], ["-h"])
+    if os.environ.get("FLEET_DISABLED") == "1" and not explains:
         print(DISABLED, file=sys.stderr)
         if "--json" in words:
             print('{"disabled":true}')

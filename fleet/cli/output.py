@@ -396,7 +396,8 @@ def _timed(value: Any) -> Any:
             for key, stamp in value.items()
             if isinstance(stamp, str) and clock.is_stamp(stamp) and not stamp.endswith("-0000")
         }
-        return {key: _timed(each) for key, each in value.items()} | counters
+        # The columns of an exported record stay as they are: they can be joined again, and a time is no stamp there.
+        return {key: each if key == "w" else _timed(each) for key, each in value.items()} | counters
     return [_timed(each) for each in value] if isinstance(value, list | tuple) else value
 
 

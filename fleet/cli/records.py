@@ -106,6 +106,8 @@ def _undo(
     """Take back the last command, or any run of fleet's own. What a person wrote since stays; undo it to redo."""
     if is_listing and run is not None:
         raise UsageError("--list lists, and takes nothing else; nothing was changed")
+    if everything and not is_listing:
+        raise UsageError("--all belongs to --list, and takes nothing back; nothing was changed")
     with output.opened() as workspace:
         if is_listing:
             runs = undoing.listed(workspace)

@@ -103,6 +103,8 @@ def _choose(workspace: Workspace, use: str, *, agrees: bool) -> None:
         limits = choice.settings
         costs = f", for at most ${limits.max_usd:g} a session and ${limits.daily_usd:g} a day" if use != "rules" else ""
         echo(f"{use} reflects on this machine from now on{costs}")
+        if costs and (trouble := session_end.Choice(workspace).trouble):
+            note(f"{trouble}: until that is mended, sessions wait")
     if agrees:
         agreed = choice.agree()
         echo(f"agreed: {for_terminal('; '.join(agreed))}" if agreed else "nothing waits for a yes")
@@ -293,7 +295,9 @@ def _phase_rows(phase: Phase, *, dry_run: bool) -> list[str]:
 
 @app.command("consolidate")
 def _consolidate(
-    check: Annotated[bool, flag("--check", "Only show whether the gates are open: exit 0, or 1.")] = False,
+    check: Annotated[
+        bool, flag("--check", "Only show whether the gates are open: exit 0, or 1; 3: not known.")
+    ] = False,
     force: Annotated[bool, flag("--force", "Pass the gates of time and sessions; never a live lock.")] = False,
     dry_run: output.DryRun = False,
     days: Annotated[int | None, option("--days", "N", "Days of logs to read.", min=1, max=366)] = None,

@@ -320,15 +320,15 @@ def _install(
     plugin_dir: Annotated[
         bool, flag("--plugin-dir", "Print where the plugin lies, for hosts that load one; change nothing.")
     ] = False,
-) -> None:
+) -> bool:
     """Set up an agent host, so that the loop runs by itself. Doing it twice changes nothing."""
     install.check_host(host)
     if plugin_dir:
         folder = str(install.PLUGIN)
         output.show({"plugin": folder}, folder)
-        return
+        return False
     file = _file(host, project=project, user=user)
-    _show_changes(
+    has_changed = _show_changes(
         file.install(dry_run=dry_run),
         f"{file.path} calls fleet now, from the next session on; "
         f"`fleet uninstall {host}{' --user' * user}` takes that out again",
@@ -336,10 +336,11 @@ def _install(
         dry_run=dry_run,
     )
     if not (dry_run or output.chosen.as_json):
-        _ask_to_reflect(file.host.client)
+        has_changed |= _ask_to_reflect(file.host.client)
     _note_what_lacks(file, host)
     if which("fleet") is None:
         note("`fleet` is not on the PATH: until it is, the hooks do nothing. `uv tool install` or pipx puts it there")
+    return has_changed
 
 
 @app.command("uninstall")
@@ -348,12 +349,12 @@ def _uninstall(
     project: Project = False,
     user: User = False,
     dry_run: output.DryRun = False,
-) -> None:
+) -> bool:
     """Take fleet's hooks, skill and slash commands out, and nothing else. No lesson is touched."""
     install.check_host(host)
     file = _file(host, project=project, user=user)
     team = ". Committed, this holds for all who pull it; FLEET_DISABLED=1 turns fleet off for you alone"
-    _show_changes(
+    return _show_changes(
         file.uninstall(dry_run=dry_run),
         f"{file.path} does not call fleet any more; what was learned stays where it is{team * (not user)}",
         f"{file.path} does not call fleet; nothing was changed",
@@ -391,11 +392,11 @@ def _file(host: str, *, project: bool, user: bool) -> SettingsFile:
     return SettingsFile.of(None if user else output.chosen.root(), host)
 
 
-def _ask_to_reflect(client: str) -> None:
-    """Ask once whether the host's own model may look back on sessions, naming what that may cost."""
+def _ask_to_reflect(client: str) -> bool:
+    """Ask once whether the host's own model may look back on sessions, naming its cost; return if a person chose."""
     with suppress(NoError), output.opened() as workspace:
         if not session_end.Choice(workspace).is_open:
-            return
+            return False
         limits = session_end.Choice(workspace).settings
         offer = (
             f"When a session ends, fleet writes down what it taught, by fixed rules and at no cost. {client}'s own "
@@ -404,13 +405,15 @@ def _ask_to_reflect(client: str) -> None:
         )
         if not sys.stdin.isatty():
             note(f"{offer}. To agree, a person runs `fleet reflect --use {client}`")
-            return
+            return False
         is_yes = typer.confirm(f"{offer}. May it?", default=False)
         session_end.Choice(workspace).choose(client if is_yes else session_end.RULES)
+        return True
+    return False
 
 
-def _show_changes(done: Sequence[FileChange], new: str, old: str, *, dry_run: bool) -> None:
-    """Show what became of the settings, the first of these files, and of the pages beside them."""
+def _show_changes(done: Sequence[FileChange], new: str, old: str, *, dry_run: bool) -> bool:
+    """Show what became of the settings, the first of these files, and of the pages beside them; return if any did."""
     if dry_run:
         for file in done:
             old_lines, new_lines = (data.decode("utf-8-sig").splitlines() for data in (file.before, file.after))
@@ -427,12 +430,13 @@ def _show_changes(done: Sequence[FileChange], new: str, old: str, *, dry_run: bo
     changed = [str(each.path) for each in done if each.is_other]
     left = [str(each.path) for each in done if each.is_theirs]
     output.show({"changed": changed, "left": left, "dry_run": dry_run}, ())
+    return bool(changed)
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 
-@app.command("config")
+@app.command("config", context_settings={"ignore_unknown_options": True})  # a value may be a negative number
 def _config(
     action: Annotated[str, argument("[get|set]", "None: list all.", autocompletion=lambda: ["get", "set"])] = "",
     name: Annotated[

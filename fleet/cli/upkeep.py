@@ -266,23 +266,23 @@ def _status() -> None:
     """Show the state of this workspace: outgoing lines, pending decisions, quarantine, replicas of the clan."""
     with output.acting(or_guest=True) as (workspace, who):
         status = doctor.status(workspace, who)
-        output.show(status, _status_rows(status))
+        output.show(status, _status_rows(status, workspace.sync_command))
 
 
-def _status_rows(status: dict[str, Any]) -> Iterator[output.Row]:
-    for label, lines in _sections(status):
+def _status_rows(status: dict[str, Any], sync: str) -> Iterator[output.Row]:
+    for label, lines in _sections(status, sync):
         for index, line in enumerate(filter(None, lines)):
             yield (f"{'' if index else label:<{_LABEL}}", "bold"), (line, "")
 
 
-def _sections(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def _sections(status: dict[str, Any], sync: str) -> Iterator[tuple[str, list[str]]]:
     replica = f" ({status['replica']})" if status["replica"] else ""
     yield "workspace", [status["workspace"]]
     unnamed = ": nobody is named here, what is logged stays here; fleet init --agent NAME"
     yield "agent", [f"{status['agent']}{replica}{unnamed if status['agent'] == GUEST else ''}"]
     remote = f"{status['remote']}, branch {status['branch']}" if status["remote"] else ""
     yield "remote", [remote or "none named; works offline"]
-    yield "last sync", [output.when(status["last_sync"]) or _no_sync(status)]
+    yield "last sync", [output.when(status["last_sync"]) or _no_sync(status, sync)]
     yield "failed", [status["sync_failed"]]
     yield "stale", [status["stale"]]
     yield "paused", [f"{status['paused']}: nothing is shared" if status["paused"] else ""]
@@ -347,12 +347,12 @@ def _left_out(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield "held files", [f"{counted(len(kept), 'file')} of the clan's tree: not read, and not dropped", *shown]
 
 
-def _no_sync(status: dict[str, Any]) -> str:
+def _no_sync(status: dict[str, Any], sync: str) -> str:
     """Return why there was no sync yet: an empty clan and one that was never asked look alike."""
     if status["fetched"]:
         return f"never; fetched {output.when(status['fetched'])}, and nothing was sent"
     first = "`fleet init --agent NAME`, then " if status["agent"] == GUEST else ""
-    asks = f"never: what the clan knows is not here yet; {first}`fleet sync --yes` asks"
+    asks = f"never: what the clan knows is not here yet; {first}`{sync}` asks"
     return asks if status["remote"] else "never"
 
 

@@ -36,6 +36,8 @@ REDACTED = "[REDACTED:purged]"
 _REDACTION = "[REDACTED:"
 SCOPE, PRIVATE = "scope", "private"
 """Field with the audience of a lesson, and its value for one that never leaves this machine."""
+STAGE, MERGED_FROM = "stage", "consolidated_from"
+"""Fields that stay in an agent's private file: a note's stage, and the ids of those that were consolidated into it."""
 AUTHOR_OF_IMPORT = "agent."
 """Prefix of the field with the author of an imported record: 8 hex digits of the record's hash follow."""
 _SEARCHED = tuple(field.name for field in FIELDS if "searched" in field.uses)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from crdt import clock
-from fleet.model.pattern import Pattern
+from fleet.model.pattern import MERGED_FROM, STAGE, Pattern
 from fleet.reflect.clusters import Closeness, alike
 from fleet.reflect.exposure import Exposures
 from fleet.store.workspace import Workspace
@@ -39,8 +39,6 @@ ARCHIVE_BELOW = 0.2
 ARCHIVE_HOURS = 168
 IMPORTANCE, AUTO_IMPORTANCE = 0.5, 0.2
 """Default importance of a note that somebody wrote, and of one that was detected."""
-STAGE, MERGED_FROM = "stage", "consolidated_from"
-"""Fields of a private record: its stage, and the ids of those that were consolidated into it."""
 
 _DECAY_AN_HOUR = 0.01
 _HOUR_MS = 3_600_000

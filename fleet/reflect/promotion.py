@@ -121,6 +121,7 @@ class AgentMemory:
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._files, self._runs = workspace.files, Runs(workspace)
         self._chars_max = workspace.config.promotion.hot_chars
+        self._is_off = workspace.config.promotion.mode == "off"
         self.path = workspace.home(agent) / FILE_NAME
         self._noted = workspace.local / "promotion" / f"{agent}.json"
 
@@ -130,7 +131,10 @@ class AgentMemory:
         return Standing(memory.size(), self._chars_max, tuple(memory.lessons()), self.waiting(), memory.trouble)
 
     def waiting(self) -> tuple[Waiting, ...]:
-        """Return the lessons that waited for a person at the last promotion."""
+        """Return the lessons that waited for a person at the last promotion; none where it is off since."""
+        return () if self._is_off else self._read_noted()
+
+    def _read_noted(self) -> tuple[Waiting, ...]:
         with suppress(msgspec.DecodeError, DiskError):
             return msgspec.json.decode(self._files.read(self._noted), type=tuple[Waiting, ...])
         return ()  # the next sync computes it anew
@@ -170,7 +174,7 @@ class AgentMemory:
         self, held_up: Sequence[Waiting], judged_ids: Iterable[str], known: Collection[str], *, is_all: bool = False
     ) -> tuple[Waiting, ...]:
         """Note the lessons that wait now, with those not judged that waited before and did not enter; return them."""
-        before, judged = self.waiting(), {*known, *judged_ids}
+        before, judged = self._read_noted(), {*known, *judged_ids}
         unjudged = [] if is_all else [each for each in before if each.id not in judged]
         now = (*unjudged, *(each for each in held_up if each.id not in known))
         if now != before:

@@ -83,7 +83,7 @@ class Notices:
         except UsageError:
             if self._settings.webhook:
                 raise
-            text = f"what {self._settings.webhook_env} holds is no address that lessons may go to. Nothing was sent"
+            text = f"what {self._settings.webhook_env} holds is no address that fleet sends to. Nothing was sent"
             raise UsageError(text) from None
         self._workspace.state.agree(consent.WEBHOOK, url, self._workspace.wall(), alone=True)
 

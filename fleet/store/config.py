@@ -76,6 +76,9 @@ class _Recall(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     session_idle_minutes: Annotated[int, msgspec.Meta(ge=0, le=_NUMBER_MAX)] = 30
 
 
+_Variable = Annotated[
+    str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$", description="the name of a variable, FLEET_ and capitals or digits")
+]
 _Threshold = Annotated[int, msgspec.Meta(ge=1, le=_NUMBER_MAX)]
 
 
@@ -160,10 +163,15 @@ class Live(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Settings of live sync."""
 
     url: str = ""
-    room: Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9._-]{0,59}$")] = "clan"
+    room: Annotated[
+        str,
+        msgspec.Meta(
+            pattern="^[a-z0-9][a-z0-9._-]{0,59}$", description="a short name: a-z, 0-9, dot, dash, underscore"
+        ),
+    ] = "clan"
     serve: bool = False
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = limits.LIVE_PORT
-    token_env: Annotated[str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$")] = "FLEET_LIVE_TOKEN"  # noqa: S105 - where it stands, not what it is
+    token_env: _Variable = "FLEET_LIVE_TOKEN"  # noqa: S105 - where it stands, not what it is
 
 
 class Semantic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -173,7 +181,7 @@ class Semantic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     model: str = ""
     url: str = ""
     url_model: str = ""
-    key_env: Annotated[str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$")] = "FLEET_EMBEDDING_KEY"
+    key_env: _Variable = "FLEET_EMBEDDING_KEY"
 
 
 class _Notify(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -182,7 +190,7 @@ class _Notify(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     terminal: bool = True
     desktop: bool = False
     webhook: str = ""
-    webhook_env: Annotated[str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$")] = "FLEET_WEBHOOK_URL"
+    webhook_env: _Variable = "FLEET_WEBHOOK_URL"
 
 
 BANNED = ("hermes", "openclaw", "nanoclaw", "claw")
@@ -198,7 +206,7 @@ class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     url: str = ""
     api: Literal["openai", "anthropic"] = "openai"
     model: str = ""
-    key_env: Annotated[str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$")] = "FLEET_REFLECT_KEY"
+    key_env: _Variable = "FLEET_REFLECT_KEY"
     usd_per_million_in: Annotated[float, msgspec.Meta(ge=0, le=_NUMBER_MAX)] = 0.0
     usd_per_million_out: Annotated[float, msgspec.Meta(ge=0, le=_NUMBER_MAX)] = 0.0
     wait_s: Annotated[float, msgspec.Meta(gt=0, le=_DAY_S)] = 300.0
@@ -209,7 +217,7 @@ class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     banned: list[str] = msgspec.field(default_factory=lambda: list(BANNED))
     honcho: str = ""
     honcho_url: str = ""
-    honcho_key_env: Annotated[str, msgspec.Meta(pattern="^FLEET_[A-Z0-9_]+$")] = "FLEET_HONCHO_KEY"
+    honcho_key_env: _Variable = "FLEET_HONCHO_KEY"
 
     def in_environment(self, environment: Mapping[str, str]) -> "Reflect":
         """Return the settings with those of the environment in their place; an absurd value there is ignored."""
@@ -355,7 +363,7 @@ def _allowed(kind: Any) -> str:
         return _NAMES.get(origin or kind) or (_allowed(inner[0]) if inner else "another value")
     meta = inner[1]
     if meta.pattern:
-        return meta.description or f"a text of the form {meta.pattern}"
+        return str(meta.description)
     bounds = [f"{word} {getattr(meta, name):,}" for name, word in (*_FROM, *_TO) if getattr(meta, name) is not None]
     return " ".join([_allowed(inner[0]), *bounds])
 

@@ -72,7 +72,7 @@ class Endpoint:
             place = re.split(r"[?#]", rest, maxsplit=1)[0]
             shown = f"{scheme}{'***@' * ('@' in url)}{place}"[:200] + "?***" * (place != rest)
             raise UsageError(
-                f"{shown!r} is no address that lessons may go to: https://HOST, or http:// on this machine, and no "
+                f"{shown!r} is no address that fleet sends to: https://HOST, or http:// on this machine, and no "
                 "user or password in it (a key stands in a variable FLEET_*). Nothing was sent"
             )
         return url

@@ -73,8 +73,13 @@ class Embeddings:
 
     @property
     def hint(self) -> str:
-        """The endpoint without consent, or how to install the missing libraries; "" where nothing is to do."""
-        return {"missing": _INSTALL, "unagreed": self._settings.url}.get(self.state, "")
+        """The endpoint without consent, or how to install what is missing; "" where nothing is to do."""
+        model = "" if self._settings.url else self._settings.model
+        lacks = model and not all(map(Path.is_file, _files_of(self._workspace.root, model)))
+        missing = (
+            f"[semantic] model names {model}: put model.safetensors and tokenizer.json there" if lacks else _INSTALL
+        )
+        return {"missing": missing, "unagreed": self._settings.url}.get(self.state, "")
 
     def agree(self) -> None:
         """Record a person's consent to the endpoint that the configuration names: lessons are sent there."""

@@ -17,7 +17,7 @@ from crdt import clock
 from fleet.model import edits, limits, names
 from fleet.model.errors import DiskError, FleetError, NoError, UsageError
 from fleet.model.line import Line, is_version_1, join
-from fleet.model.pattern import PRIVATE, SCOPE, Policy, fold
+from fleet.model.pattern import MERGED_FROM, PRIVATE, SCOPE, STAGE, Policy, fold
 from fleet.store import config, homes, ingest, replica
 from fleet.store.config import Config
 from fleet.store.database import BUSY_S, DECIDED, SCHEMA_NUMBER, Database, Local
@@ -307,6 +307,11 @@ class Workspace:
     def is_in_a_clan(self) -> bool:
         """True where a remote is named, or agreed to, and this machine did not leave it."""
         return bool(self.config.share.remote or self.state.agreed("remote")) and not self.state.get("left")
+
+    @property
+    def sync_command(self) -> str:
+        """The command that asks the clan's remote, with a person's yes to it where nobody here gave one."""
+        return "fleet sync" if self.state.agreed("remote") else "fleet sync --yes"
 
     def check_lease(self) -> None:
         """Raise ``NoError`` unless an earlier job's lines under this lease were read: totals would start at zero."""
@@ -612,7 +617,7 @@ class Writer:
         if private is None:
             return
         shared = self.workspace.patterns.line(id_) or Line(id_)
-        delta = private.without_field(SCOPE)
+        delta = reduce(Line.without_field, (SCOPE, STAGE, MERGED_FROM), private)
         if fold(private).is_present:
             delta = join(delta, edits.restore(join(shared, delta), self.name, stamp))
         self.append(PATTERNS, [delta])

@@ -139,5 +139,5 @@ def test_a_login_that_is_kept_is_used(stage, tmp_path, way):
 def test_a_refused_address_is_named_with_its_scheme_and_without_what_may_be_secret(stage, url, shown):
     stage.run("tank", "init", "--agent", "tank")
     done = stage.run("tank", "config", "set", "notify.webhook", url, expect=2)
-    assert f"{shown} is no address that lessons may go to" in done.stderr
+    assert f"{shown} is no address that fleet sends to" in done.stderr
     assert "hunter2" not in done.stdout + done.stderr

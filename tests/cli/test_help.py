@@ -235,6 +235,7 @@ def test_a_wrong_key_or_value_is_refused_and_changes_nothing(w):
         (("recal.at_promts", "1"), "Did you mean recall.at_prompts"),
         (("recall.at_prompts", "7"), "cannot be '7': it is a whole number from 0 to 3"),
         (("recall.at_prompts", "many"), "cannot be 'many'"),
+        (("recall.at_prompts", "-1"), "cannot be '-1': it is a whole number from 0 to 3"),
         (("at_prompts", "1"), "Did you mean recall.at_prompts"),
         (("recall", "1"), "is a section"),
         (("share.fields", '["wrong","sauce"]'), "sauce"),
@@ -246,11 +247,16 @@ def test_a_wrong_key_or_value_is_refused_and_changes_nothing(w):
         (("semantic.url", "http://evil.example"), "https://HOST, or http:// on this machine"),
         (("reflect.url", "nonsense"), "https://HOST"),
         (("notify.webhook", "ftp://x"), "https://HOST"),
-        (("share.branch", "a..b"), ""),
-        (("live.token_env", "HOME"), "cannot be 'HOME'"),
+        (("share.branch", "a..b"), "share.branch cannot be that: 'a..b' is no name of a branch"),
+        (("share.branch", ""), "is no name of a branch"),
+        (("share.remote", "-x"), "share.remote cannot be that: '-x' starts with a dash"),
+        (("live.token_env", "HOME"), "cannot be 'HOME': it is the name of a variable, FLEET_ and capitals"),
+        (("live.room", "A B"), "it is a short name"),
         (("share.remote",), "`set KEY VALUE`"),
     ):
-        assert told in w.run("w", "config", "set", *words, expect=2).stderr
+        shown = w.run("w", "config", "set", *words, expect=2).stderr
+        assert told in shown
+        assert "Nothing was changed" in shown
     assert path.read_bytes() == before
 
 

@@ -205,6 +205,27 @@ def test_a_session_starts_with_memory_lessons_and_gossip(stage):
     assert shown.splitlines()[0] != stage.run("velma", "start").stdout.splitlines()[0], "the frame cannot be foreseen"
 
 
+def test_a_starts_length_is_a_ceiling_however_low_it_is(stage):
+    stage.join("velma")
+    for number in range(9):
+        stage.run("velma", "discover", "--problem", f"problem {number} {'x' * 90}", "--solution", "s")
+    lengths = []
+    for chars in (0, 600, 1_000, 1_400):
+        stage.run("velma", "config", "set", "recall.start_chars", str(chars))
+        lengths.append(len(stage.run("velma", "start").stdout))
+    assert lengths == sorted(set(lengths))
+    assert lengths[0] < 650, "its frame, the headings, and what fleet asks for"
+
+
+def test_who_chooses_what_is_not_here_is_told_so(stage):
+    stage.run("alone", "init", "--agent", "velma")
+    chosen = stage.run("alone", "reflect", "--use", "gemini", PATH="/usr/bin:/bin")
+    assert "gemini is not on the PATH: until that is mended, sessions wait" in chosen.stderr
+    assert "PATH" not in stage.run("alone", "reflect", "--use", "rules").stderr
+    stage.run("alone", "config", "set", "semantic.model", "no/such/folder")
+    assert "[semantic] model names no/such/folder" in stage.run("alone", "doctor", expect=None).stdout
+
+
 def test_dry_run_prints_every_outgoing_line_and_sends_nothing(stage):
     stage.join("velma")
     pattern = stage.correct("velma", LESSON)
@@ -214,6 +235,31 @@ def test_dry_run_prints_every_outgoing_line_and_sends_nothing(stage):
     assert pattern in {line["id"] for line in shown}
     assert stage.git("for-each-ref", where="clan.git") == ""
     assert json.loads(stage.run("velma", "status", "--json").stdout)["waiting"]["lines"] == 2
+
+
+def test_lines_of_which_none_goes_out_are_counted_with_the_reason(stage):
+    stage.run("alone", "init", "--agent", "velma")
+    stage.correct("alone", LESSON)
+    assert "1 line would go out, but no remote is named here; nothing was sent" in (
+        stage.run("alone", "sync", "--dry-run").stderr
+    )
+    assert "no remote is named here" in json.loads(stage.run("alone", "sync", "--json").stdout)["why"]
+    stage.join("velma", "alone")
+    assert json.loads(stage.run("alone", "sync", "--json").stdout)["why"] == ""
+    stage.correct("alone", "Quote every path")
+    stage.run("alone", "pause")
+    assert "1 line would go out, but sharing is paused" in stage.run("alone", "sync", "--dry-run").stderr
+
+
+def test_a_list_that_is_empty_since_all_writers_are_blocked_says_so(stage):
+    stage.join("velma")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    stage.join("tank")
+    stage.run("tank", "sync")
+    stage.run("tank", "block", "velma")
+    for words in ((), ("--all",)):
+        assert "left out here: their writers are blocked" in stage.run("tank", "patterns", *words).stdout
 
 
 def test_nothing_new_makes_no_commit(stage):
@@ -292,7 +338,8 @@ def test_a_clan_that_nobody_asked_is_no_empty_one(stage):
     done = stage.run("velma", "init", "--agent", "velma", "--remote", str(gone), "--yes", expect=5)
     assert "not here yet" in done.stderr
     assert "never asked yet" in stage.run("velma", "start").stdout
-    assert "what the clan knows is not here yet" in stage.run("velma", "status").stdout
+    assert "what the clan knows is not here yet; `fleet sync` asks" in stage.run("velma", "status").stdout
+    assert "`fleet sync` asks the clan" in stage.run("velma", "patterns").stdout, "the yes is there"
     stage.git("init", "--quiet", "--bare", str(gone))
     stage.run("velma", "sync")
     assert "never asked yet" not in stage.run("velma", "start").stdout

@@ -311,8 +311,15 @@ def test_each_command_is_known_to_undo_or_left_to_stand_or_changes_nothing_that_
     assert not set(commands.LEFT_TO_STAND) & {*leaves_a_run.split()} - {"learn"}
 
 
-def test_a_backup_that_brings_nothing_and_a_reflection_that_saves_nothing_stand_in_nobodys_way(w):
+def test_to_ask_for_all_runs_without_the_list_takes_none_back(w):
     w.correct("w", LESSON)
+    assert "--all belongs to --list" in w.run("w", "undo", "--all", expect=2).stderr
+    assert known(w)[LESSON] == "candidate"
+
+
+def test_what_changes_nothing_stands_in_nobodys_way(w):
+    w.correct("w", LESSON)
+    assert "nothing was changed" in w.run("w", "uninstall", "claude-code").stdout
     w.run("w", "backup", "b.tar.gz")
     w.run("w", "restore-backup", "b.tar.gz", "--yes")
     talk = Talk(w.folder / "talk.jsonl").says("list the files").agent("a.py, b.py").says("thank you")

@@ -42,6 +42,21 @@ def test_an_export_holds_every_lesson_the_retired_too_and_the_page_every_present
     assert page.count("lesson number") == 3
 
 
+def test_a_record_of_an_export_is_a_line_that_joins_as_it_stands(stage):
+    column = {
+        "add": "2026-11-20T22:30:00.123Z-0002",
+        "set": {"category": ["2026-11-20T22:30:00.123Z-0003", "git"], "tags": ["2026-11-20T22:30:00.124Z-0000", ["a"]]},
+        "rem": {"tank.0a1b2c3d": "2026-11-20T22:30:00.123Z-0001"},
+        "first": {"text": LESSON},
+    }
+    line = {"id": "p-48478dd781f258c4", "w": {"tank.0a1b2c3d": column}}
+    stage.run("alone", "init", "--agent", "velma")
+    (stage.folder / "alone/clan-learnings/patterns.jsonl").write_text(json.dumps(line) + "\n")
+    [found] = json.loads(stage.run("alone", "export").stdout)["patterns"]
+    assert found["record"] == line
+    assert found["last"] == "2026-11-20T22:30:00.123Z"
+
+
 def test_an_export_has_one_form(stage):
     stage.run("alone", "init", "--agent", "velma")
     stage.run("alone", "export", "--json", "--md", expect=2)

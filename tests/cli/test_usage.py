@@ -158,6 +158,14 @@ def test_a_fleet_that_is_turned_off_answers_who_asked_for_json(bench, w):
     assert bench.run(w, "patterns", FLEET_DISABLED="1").stdout == ""
 
 
+def test_a_fleet_that_is_turned_off_explains_itself_and_logs_nothing(bench, w):
+    for words in (("help",), ("help", "hook"), ("--help",), ("--version",), ("sync", "--help")):
+        assert "turned off" not in (done := bench.run(w, *words, FLEET_DISABLED="1")).stderr
+        assert done.stdout
+    bench.run(w, *CORRECT[:-1], "--help", FLEET_DISABLED="1")
+    assert bench.run(w, "patterns", "--json").stdout == '{"patterns":[],"refused":0}\n'
+
+
 def test_what_is_told_on_the_way_to_a_document_is_on_stderr(bench):
     done = bench.run("new", "init", "--agent", "velma", "--json")
     assert json.loads(done.stdout)["agent"] == "velma"

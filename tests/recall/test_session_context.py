@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fleet.model import limits
 from fleet.model.discovery import Discovery
 from fleet.model.pattern import Pattern
-from fleet.recall.wording import CHARS_MIN, session_context
+from fleet.recall.wording import session_context
 from fleet.reflect.memory_md import hot
 from tests.records import AT, pattern
 
@@ -241,7 +241,7 @@ texts = st.text(max_size=300) | st.sampled_from(
     lessons=st.lists(texts, max_size=40),
     news=st.lists(texts, max_size=30),
     waiting=st.lists(texts, max_size=30),
-    chars_max=st.integers(CHARS_MIN, 12_000),
+    chars_max=st.integers(1_000, 12_000),
     mark=texts,
 )
 def test_any_text_stays_in_its_frame_and_room_and_what_is_left_out_is_told(

@@ -239,6 +239,10 @@ def test_modes(w):
     assert done.promoted == ()
     assert [each.id for each in done.waiting] == [pattern_id(LESSON)]
     assert memory(w) == ""
+    w.config.promotion.mode = "off"
+    assert AgentMemory(w, "velma").standing().waiting == (), "no question is left over"
+    w.config.promotion.mode = "suggest"
+    assert AgentMemory(w, "velma").standing().waiting == done.waiting
     by_hand(w, "velma", pattern_id(LESSON))
     assert AgentMemory(w, "velma").standing().waiting == ()
     assert LESSON in memory(w)

@@ -728,7 +728,7 @@ def test_an_endpoint_without_its_sdk_is_a_record_that_says_how_to_get_it(w, talk
 def test_an_endpoint_beyond_this_machine_is_asked_by_https_alone(w, talk):
     settings(w, reflector="endpoint", url="http://example.org/v1", model="m")
     session_end.Choice(w).agree()
-    assert "no address that lessons may go to" in session_end.reflect(w, "velma", talk.path).record.why
+    assert "no address that fleet sends to" in session_end.reflect(w, "velma", talk.path).record.why
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
@@ -863,6 +863,7 @@ def test_a_dry_run_writes_nothing(w, talk):
     before = sorted(path for path in w.root.rglob("*") if "agents" in path.parts)
     came = session_end.reflect(w, "velma", talk.path, dry_run=True)
     assert came.plan.lessons
+    assert came.summary() == f"by the rules alone, {len([*came.plan.lessons, *came.plan.edits])} things would be kept"
     assert sorted(path for path in w.root.rglob("*") if "agents" in path.parts) == before
 
 

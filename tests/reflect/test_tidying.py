@@ -9,8 +9,8 @@ import pytest
 
 from crdt import clock
 from fleet import RELEASED_MS
+from fleet.app import finding, learning, lessons, sleeping, starting, tidying, undoing
 from fleet.app import inbox as inboxes
-from fleet.app import learning, lessons, sleeping, starting, tidying, undoing
 from fleet.learn.corrections_md import Correction
 from fleet.model.errors import NoError
 from fleet.model.line import Column, Line, encode
@@ -158,6 +158,33 @@ def test_the_stage_is_private_and_no_shared_line_ever_names_it(workspace, wall):
     assert b"stage" not in shared
     assert b"archived" not in shared
     assert workspace.patterns.get(logged.id).state == ""  # and to the clan it is what it was
+
+
+def test_a_lesson_that_a_pass_put_to_rest_is_named_to_a_hook_with_its_words_and_author(workspace, wall):
+    logged = [learning.correct(workspace, "velma", Correction("w", "r", each)).id for each in (PIN, f"{PIN} always")]
+    wall.ms += 9 * DAY_MS
+    tidied = tidy(workspace)
+    assert tidied.report.archived + tidied.report.consolidated == 2
+    for is_undone in (False, True):
+        if is_undone:
+            undoing.undo(workspace, tidied.run)
+        found = finding.nearest(workspace.root, [PIN], 3)
+        assert {near.id: near.text for near, _ in found} == dict(zip(logged, (PIN, f"{PIN} always"), strict=True))
+        assert all("velma" in whose for _, whose in found)
+
+
+def test_a_private_lesson_that_becomes_the_clans_leaves_its_stage_and_the_ids_of_others_here(workspace):
+    old, new = note(workspace, 2, PIN, START_MS - DAY_MS), note(workspace, 3, f"{PIN}.")
+    tidy(workspace)
+    for each in (old, new):
+        lessons.edit(workspace, "velma", each, ["scope=clan"])
+    shared = {each: workspace.patterns.get(each) for each in (old, new)}
+    assert {record.text for record in shared.values()} == {PIN, f"{PIN}."}
+    assert all(record.fields.keys().isdisjoint({"stage", "consolidated_from"}) for record in shared.values())
+    assert (stage(workspace, old), workspace.notes("velma").get(new).fields["consolidated_from"]) == (
+        "consolidated",
+        [old],
+    )
 
 
 def test_dates_of_a_corrections_lesson_become_absolute_in_the_clans_record_while_it_is_its_own_alone(workspace):
