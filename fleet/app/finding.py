@@ -193,12 +193,16 @@ class ListFilter(NamedTuple):
             total = len(rows)
         else:
             private = {id_: own for id_, own in private.items() if own.value(STAGE) != Stage.CONSOLIDATED}
+            clustered = patterns.lessons_of(chain.from_iterable(clusters.groups)) | private
             spare = sum(map(len, clusters.groups))  # behind the first wordings of clusters others move up
             is_all = count is None or is_filtered
             shared = patterns.lessons() if is_all else patterns.best("sight", (count or 0) + len(private) + spare)
-            own = [record for record in private.values() if record.is_listed]
-            best = ranked([*(record for record in shared if record.id not in private), *own], "sight")
-            rows = [(cluster, "") for cluster in clusters.grouped(best, patterns.lesson)]
+            # A cluster as a whole may be among the best, though none of its wordings is.
+            candidates = {each.id: each for each in chain(shared, clustered.values())} | private
+            listed = (record for record in candidates.values() if record.is_listed)
+            groups = {cluster.lesson.id: cluster for cluster in clusters.grouped(listed, clustered.get)}
+            order = ranked((cluster.lesson for cluster in groups.values()), "sight")
+            rows = [(groups[lesson.id], "") for lesson in order]
             total = _count(patterns, private) - spare + len(clusters.groups)
         if is_filtered:
             rows = [row for row in rows if self.admits(row[0].lesson)]

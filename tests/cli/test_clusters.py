@@ -70,6 +70,21 @@ def test_records_stay_and_wordings_are_shown(stage):
     assert "Also said:" in page
 
 
+def test_a_list_ranks_a_cluster_by_all_its_wordings_however_few_lessons_it_shows(stage):
+    for agent in ("velma", "slash"):
+        stage.join(agent)
+    for said in (AWK, AGAIN, THIRD):  # velma's memory has it then, so slash is asked
+        stage.correct("velma", said)
+    stage.run("velma", "sync")
+    stage.run("slash", "sync")
+    for newer in ("Pin actions", "Write tests", "Squash fixups", "Close sockets", "Name threads"):
+        stage.correct("slash", newer)
+    one, *others = stage.run("slash", "patterns").stdout.splitlines()
+    assert AWK in one
+    assert len(others) == 7
+    assert AWK in stage.run("slash", "patterns", "-n", "1").stdout
+
+
 def test_what_is_said_to_be_two_lessons_is_never_joined_or_asked_again_until_that_is_taken_back(stage):
     stage.join("velma")
     one, other = (
