@@ -192,7 +192,8 @@ def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern])
         if not field.startswith("agent."):
             yield field, str(value)
     for field, (stamp, by) in sorted(lesson.edited.items()):
-        how = "kept by a merge" if field in lesson.kept else "redacted" if field in lesson.redacted else "set"
+        kept = "kept by a merge" if others else "put back"
+        how = kept if field in lesson.kept else "redacted" if field in lesson.redacted else "set"
         yield "", f"{LABELS.get(field, field)} was {how} {output.when(stamp)} by {by}"
     yield from (("merged", f"{each.id} {each.text}") for each in others)
 
