@@ -27,7 +27,9 @@ from fleet.store.workspace import Workspace, Writer
 from fleet.text.screening import readable
 
 _TRIES_MAX = 5  # so often a memory is read again, where an editor saved it meanwhile
-_APPROVED = r"\((?:[a-z0-9_-]{1,32}: )?a person's yes, seen [\d,]+(?:, [^()]*)?; p-[0-9a-f]{16}\)[ \t]*$"
+_APPROVED = (
+    r"\((?:[a-z0-9_-]{1,32}: )?a person's yes, seen [\d,]+(?: in \d+ wordings)?(?:, [^()]*)?; p-[0-9a-f]{16}\)[ \t]*$"
+)
 
 
 class Lessons:
@@ -327,7 +329,10 @@ class Promotions:
             why = "has no words to show" if pattern.is_present else f"is retired (`fleet restore {pattern.id}`)"
             raise NoError(f"{pattern.id} {why}: it cannot be promoted. Nothing was changed")
         agent = self._writer.agent
-        yes = ", ".join(filter(None, (f"a person's yes, seen {pattern.count('seen'):,}", edits_by)))
+        wordings = self._lessons.wordings(pattern.id)
+        seen = f"seen {sum(each.count('seen') for each in wordings or [pattern]):,}"
+        how = f"{seen} in {len(wordings)} wordings" if len(wordings) > 1 else seen
+        yes = ", ".join(filter(None, ("a person's yes", how, edits_by)))
         due = Due(pattern.id, readable(pattern.text), PERSON, yes, readable(right))
 
         def with_lesson(memory: Memory) -> Memory:
