@@ -146,9 +146,13 @@ def _show(
             output.show(fields, _discovery_rows(fields))
             return
         id_, lesson, others = lessons.show(workspace, pattern)
-        fields = finding.lesson_as_json(lesson, is_whole=True)
+        [cluster] = reflecting.current_clusters(workspace).grouped([lesson], workspace.patterns.lesson)
+        fields = finding.lesson_as_json(lesson, is_whole=True, wordings=cluster.wordings)
         rows = [f"{id_} is merged into:"] if lesson.id != id_ else []
-        rows += [f"{lesson.id}  {fields['state']}\n{fields['text']}", *_labelled(_lesson_rows(lesson, fields, others))]
+        rows += [
+            f"{lesson.id}  {fields['state']}\n{fields['text']}",
+            *_labelled(_lesson_rows(lesson, fields, others, cluster)),
+        ]
         rows += [] if lesson.is_present else [f"  `fleet restore {lesson.id}` brings it back"]
         output.show(fields | ({"merged": sorted(each.id for each in (lesson, *others))} if others else {}), rows)
 
@@ -171,7 +175,9 @@ def _labelled(rows: Iterable[tuple[str, str]]) -> list[str]:
     return [f"  {label + ': ' if label else '':<12}{text}" for label, text in rows if text]
 
 
-def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern]) -> Iterator[tuple[str, str]]:
+def _lesson_rows(
+    lesson: Pattern, fields: dict[str, Any], others: list[Pattern], cluster: Any
+) -> Iterator[tuple[str, str]]:
     """Yield labels and texts of a lesson's fields: how often it was seen and by whom, and who set what."""
     yield from ((each.label, fields[each.name]) for each in FIELDS[1:] if each.shown == "text")
     yield "tags", ", ".join(fields["tags"])
@@ -196,6 +202,11 @@ def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern])
         how = kept if field in lesson.kept else "redacted" if field in lesson.redacted else "set"
         yield "", f"{LABELS.get(field, field)} was {how} {output.when(stamp)} by {by}"
     yield from (("merged", f"{each.id} {each.text}") for each in others)
+    if cluster.wordings:
+        times = counted(cluster.lesson.count("seen"), "time")
+        yield "wordings", f"seen {times} in {len(cluster.wordings)} that say the same; the others:"
+    for each in cluster.wordings:
+        yield "", f"{each.count('seen'):>3}x  {each.text} ({each.id})" if each.id != lesson.id else ""
 
 
 # --- changing -------------------------------------------------------------------------------------------------------
