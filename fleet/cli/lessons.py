@@ -424,10 +424,10 @@ def _stats() -> None:
     """Show whether the fleet learns: corrections per week, relapses, lessons that do not work."""
     with output.opened() as workspace:
         totals, (decided, days) = reflecting.stats(workspace), reflecting.decisions(workspace)
-        whose = ", ".join(workspace.agents_here()) or "nobody yet"
+        whose = ", ".join(workspace.agents_here()) or "none yet"
         # A pipe has one width everywhere.
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_PIPED
-        rows = [f"Of the whole clan, as this machine knows it (agents here: {whose})\n"]
+        rows = [f"Agents here: {whose}\n"]
         rows += [totals.render(min(columns, output.WIDTH_MAX), readable)]
         rows += [f"\nInbox: {counted(decided, 'decision')}, each after {days:g} days in the median"] if decided else []
         output.show(totals.as_json() | {"decisions": {"number": decided, "median_days": days}}, rows)
