@@ -197,6 +197,8 @@ def _show_logged(logged: LogResult, more: Mapping[str, Any], own: str = "") -> N
     output.show(document | {name: value for name, value in optional.items() if value}, rows)
     if own and names.normalise(own) != names.normalise(logged.text):
         output.hint(f"--pattern stays in the log alone: `fleet edit {logged.id} --set text=...` words the lesson anew")
+    if right := shortened(one_line(logged.find_right()), _NEAR_CHARS_MAX):
+        output.hint(f"--right stays in the log alone: `fleet edit {logged.id} --set right=...` replaces {right!r}")
     output.note_secrets(logged.secrets)
 
 

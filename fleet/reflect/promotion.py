@@ -212,7 +212,7 @@ class Promotions:
         self,
         patterns: Iterable[Pattern],
         *,
-        rights: Callable[[], Mapping[str, str]] = dict,
+        rights: Callable[[], Mapping[str, Sequence[str]]] = dict,
         is_all: bool = False,
         witness: Witness | None = None,
     ) -> Outcome:
@@ -221,8 +221,9 @@ class Promotions:
         A lesson that cannot enter waits: there is no room, its words may not be those that were counted, the file has
         trouble, or ``[promotion] mode`` says so.
 
-        ``rights``: returns the correct approaches by pattern id, of this agent's own log alone: anybody can set that
-        field of a lesson, and it is no part of what was counted.
+        ``rights``: returns the correct approaches by pattern id, the last first, of this agent's own log alone: anybody
+        can set that field of a lesson, and it is no part of what was counted. The lesson's enters if it is one of them,
+        else the last.
         ``is_all``: these are all lessons there are, so one that waited and is no longer due waits no longer.
         """
         by_id, own_rights = {pattern.id: pattern for pattern in patterns}, cache(rights)
@@ -243,7 +244,7 @@ class Promotions:
         self,
         memory: Memory,
         by_id: Mapping[str, Pattern],
-        rights: Callable[[], Mapping[str, str]],
+        rights: Callable[[], Mapping[str, Sequence[str]]],
         witness: Witness | None,
     ) -> "_Plan":
         agent, lessons, known = self._writer.agent, self._lessons, memory.known()
@@ -272,7 +273,8 @@ class Promotions:
                 doubt = weighed.doubt_of_wording(words)
             larger, why = plan.memory, self._obstacle(memory, doubt, due, is_enough=due.id in enough)
             if not why:
-                right = next(filter(None, (rights().get(part) for part in kin)), "")
+                own, shown = [each for part in kin for each in rights().get(part, ())], by_id[due.id].correct
+                right = shown if shown in own else next(iter(own), "")
                 larger = plan.memory.with_lesson(self._row(by_id[due.id], right, due), agent)
                 why = self._no_room(larger, due.id)
             if why:
