@@ -326,8 +326,9 @@ def _merge(
     """Make two patterns one lesson. Both records are kept, counts add up, `fleet unmerge` undoes it."""
     with output.acting() as (workspace, who):
         merged = lessons.merge(workspace, who, one, other, force=force)
-        seen, others = counted(merged.whole, "time"), ", ".join(merged.others)
-        rows = [f"{merged.pattern.id} seen {seen}, with {others}: {merged.pattern.text}"]
+        seen, others = merged.pattern.count("seen"), ", ".join(merged.others)
+        more = f" ({merged.whole:,} in all wordings)" if merged.whole > seen else ""
+        rows = [f"{merged.pattern.id} seen {counted(seen, 'time')}{more}, with {others}: {merged.pattern.text}"]
         rows += [
             f"  promoted: it stands in {each} from now on, and every session starts with it" for each in merged.promoted
         ]

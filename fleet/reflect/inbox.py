@@ -19,6 +19,7 @@ from fleet.model.names import normalise
 from fleet.reflect.clusters import Weighing
 from fleet.store.lines import JsonLines, screened
 from fleet.store.workspace import Workspace
+from fleet.text.screening import counted
 from fleet.text.similarity import ALIKE_MIN, near
 
 FILE_NAME = "inbox.jsonl"
@@ -154,7 +155,7 @@ class _Waiting(NamedTuple):
     def summary(self) -> str:
         if not self.number:
             return ""
-        kinds = ", ".join(f"{number} {kind}" for kind, number in self.kinds.items())
+        kinds = ", ".join(counted(number, kind) for kind, number in self.kinds.items())
         verb, thing = ("wait", "things") if self.number > 1 else ("waits", "thing")
         return f"{self.number} {thing} {verb} for a person's decision since {self.since} ({kinds}): fleet inbox"
 
