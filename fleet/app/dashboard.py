@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from crdt import clock
+from fleet.app import finding
 from fleet.app.reflecting import current_clusters
 from fleet.app.starting import is_unasked
 from fleet.hosts import install
@@ -18,6 +19,7 @@ from fleet.learn.counting import CountedLog
 from fleet.model import names
 from fleet.model.errors import BusyError, FleetError
 from fleet.recall.wording import LOG_A_CORRECTION
+from fleet.reflect.clusters import Clusters
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
@@ -65,6 +67,7 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
     generation, since = (int(number), at) if number.isdigit() and clock.is_stamp(at) else (0, "")
     marks = LocalFolder(str(workspace.root)).fired()
     last_fired = max(marks, key=lambda name: marks[name], default="")
+    compared = current_clusters(workspace)
     last, is_installed = _last(workspace), bool(install.installed(workspace.root))
     silent_ms = workspace.world.wall_ms() - marks.get(last_fired, 0)
     is_agreed, paused = _is_agreed(workspace), workspace.state.paused(workspace.wall())
@@ -73,11 +76,11 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
     return {
         "workspace": str(workspace.root),
         "agent": "" if workspace.is_guest(agent) else agent,
-        "known": {"lessons": workspace.patterns.count(), "discoveries": workspace.discoveries.count()},
+        "known": {"lessons": finding.counted(workspace, compared), "discoveries": workspace.discoveries.count()},
         "looked": since,
-        "new": _news_since(workspace, generation, since),
+        "new": _news_since(workspace, compared, generation, since),
         "promoted": list(_promoted(workspace, since)) if since else [],
-        "waits": _pending_decisions(workspace) | _pending_lines(workspace, sender),
+        "waits": _pending_decisions(workspace, compared) | _pending_lines(workspace, sender),
         "online": _online_now(workspace),
         "hooks": {"event": last_fired, "fired": _stamp(marks.get(last_fired, 0)), "installed": is_installed},
         "remote": workspace.is_in_a_clan,
@@ -88,9 +91,11 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
     }
 
 
-def _news_since(workspace: Workspace, generation: int, since: str) -> dict[str, Any]:
+def _news_since(workspace: Workspace, compared: Clusters, generation: int, since: str) -> dict[str, Any]:
     """Return the lessons and discoveries that came, or were met again, since a person looked; none at first."""
-    lessons = workspace.patterns.since(generation, _NEW_MAX) if since else []
+    wordings = workspace.patterns.since(generation, _NEW_MAX) if since else []
+    lessons = [each.lesson for each in compared.grouped(wordings, workspace.patterns.lesson)]
+    total = workspace.patterns.count_since(generation) if since else 0
     ids = workspace.discoveries.changed(generation) if since else []
     retracted = workspace.discoveries.retracted()
     entries = (workspace.discoveries.get(each) for each in ids if each not in retracted)
@@ -106,7 +111,7 @@ def _news_since(workspace: Workspace, generation: int, since: str) -> dict[str, 
             }
             for each in lessons
         ],
-        "lessons_total": workspace.patterns.count_since(generation) if since else 0,
+        "lessons_total": total - (len(wordings) - len(lessons)),
         "discoveries": [
             {"id": each.id, "text": readable(each.problem) or readable(each.solution), "by": names.agent_of(each.by)}
             for each in new
@@ -123,9 +128,8 @@ def _promoted(workspace: Workspace, since: str) -> Iterator[dict[str, str]]:
                 yield {"agent": agent, "id": id_, "text": readable(lesson.text)}
 
 
-def _pending_decisions(workspace: Workspace) -> dict[str, Any]:
-    agents = workspace.agents_here()
-    compared, decisions = current_clusters(workspace), Inboxes(workspace).count()
+def _pending_decisions(workspace: Workspace, compared: Clusters) -> dict[str, Any]:
+    agents, decisions = workspace.agents_here(), Inboxes(workspace).count()
     is_asked = not {"merge", "contradiction"}.isdisjoint(decisions.kinds)
     left_out = [] if is_asked else workspace.trust.sentences()
     return {

@@ -76,7 +76,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "stale": stale_warning(workspace),
         "paused": workspace.state.paused(workspace.wall()),
         "clock": workspace.clock.wrong(),
-        "patterns": finding.counted(workspace),
+        "patterns": finding.counted(workspace, compared),
         "discoveries": workspace.discoveries.count(),
         "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},
         "withheld": [each._asdict() for each in out.withheld],

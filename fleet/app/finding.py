@@ -139,11 +139,8 @@ class _Listing(NamedTuple):
         """Return the list as ``--json`` shows it, each lesson with its other wordings and its opposites."""
         rows = []
         for cluster, into in self.lessons:
-            wordings = [
-                {"id": one.id, "text": one_line(one.text), "seen": one.count("seen")} for one in cluster.wordings
-            ]
-            more = {"wordings": wordings, "contradicts": list(cluster.opposites)}
-            row = lesson_as_json(cluster.lesson) | {name: value for name, value in more.items() if value}
+            row = lesson_as_json(cluster.lesson, wordings=cluster.wordings)
+            row |= {"contradicts": list(cluster.opposites)} if cluster.opposites else {}
             rows.append(row | ({"state": "merged"} if into else {}))
         return {"patterns": sorted(rows, key=lambda row: str(row["id"])), "refused": self.refused}
 
@@ -194,14 +191,18 @@ class ListFilter(NamedTuple):
             rows = [(Wordings(record), records[record.id][1]) for record in best]
             total = len(rows)
         else:
-            private = {id_: own for id_, own in private.items() if own.value(STAGE) != Stage.CONSOLIDATED}
+            private = _awake(private)
+            clustered = patterns.lessons_of(chain.from_iterable(clusters.groups)) | private
             spare = sum(map(len, clusters.groups))  # behind the first wordings of clusters others move up
             is_all = count is None or is_filtered
             shared = patterns.lessons() if is_all else patterns.best("sight", (count or 0) + len(private) + spare)
-            own = [record for record in private.values() if record.is_listed]
-            best = ranked([*(record for record in shared if record.id not in private), *own], "sight")
-            rows = [(cluster, "") for cluster in clusters.grouped(best, patterns.lesson)]
-            total = _count(patterns, private) - spare + len(clusters.groups)
+            # A cluster as a whole may be among the best, though none of its wordings is.
+            candidates = {each.id: each for each in chain(shared, clustered.values())} | private
+            listed = (record for record in candidates.values() if record.is_listed)
+            groups = {cluster.lesson.id: cluster for cluster in clusters.grouped(listed, clustered.get)}
+            order = ranked((cluster.lesson for cluster in groups.values()), "sight")
+            rows = [(groups[lesson.id], "") for lesson in order]
+            total = _count(patterns, private, clusters)
         if is_filtered:
             rows = [row for row in rows if self.admits(row[0].lesson)]
             total = len(rows)
@@ -229,14 +230,19 @@ def first_stamp(since: str) -> clock.Stamp:
     return clock.nearest(since_ms)
 
 
-def counted(workspace: Workspace) -> int:
-    """Return the number of listed lessons, with the private ones of the agents here."""
-    return _count(workspace.patterns, _private(workspace))
+def counted(workspace: Workspace, clusters: Clusters) -> int:
+    """Return the number of listed lessons, each cluster as one, with the private ones of the agents here."""
+    return _count(workspace.patterns, _awake(_private(workspace)), clusters)
 
 
-def _count(patterns: Patterns, private: Mapping[str, Pattern]) -> int:
+def _count(patterns: Patterns, private: Mapping[str, Pattern], clusters: Clusters) -> int:
     both = sum(record.is_listed for record in patterns.some(list(private)))
-    return patterns.count() - both + sum(record.is_listed for record in private.values())
+    inside = sum(len(group) - 1 for group in clusters.groups)
+    return patterns.count() - both - inside + sum(record.is_listed for record in private.values())
+
+
+def _awake(private: Mapping[str, Pattern]) -> dict[str, Pattern]:
+    return {id_: own for id_, own in private.items() if own.value(STAGE) != Stage.CONSOLIDATED}
 
 
 def _private(workspace: Workspace, only: str = "") -> dict[str, Pattern]:
@@ -269,11 +275,13 @@ def _everything(patterns: Patterns) -> Iterator[tuple[Pattern, str]]:
             yield record, lesson.id
 
 
-def lesson_as_json(lesson: Pattern, *, is_whole: bool = False) -> dict[str, Any]:
+def lesson_as_json(lesson: Pattern, *, is_whole: bool = False, wordings: Sequence[Pattern] = ()) -> dict[str, Any]:
     """Return a lesson as ``--json`` shows it: the same on every machine that has the same lines. Clean what you print.
 
     ``is_whole``: with counts per replica, the writer of each field, and every other field.
+    ``wordings``: of its cluster.
     """
+    worded = [{"id": each.id, "text": one_line(each.text), "seen": each.count("seen")} for each in wordings]
     state = (one_line(lesson.state) or "candidate") if lesson.is_present else "retired"
     return {
         "id": lesson.id,
@@ -289,6 +297,7 @@ def lesson_as_json(lesson: Pattern, *, is_whole: bool = False) -> dict[str, Any]
         **_trigger(lesson),
         **_use(lesson),
         **(_details(lesson) if is_whole else {}),
+        **({"wordings": worded} if worded else {}),
     }
 
 

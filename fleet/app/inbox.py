@@ -29,9 +29,10 @@ from fleet.learn.counting import CountedLog
 from fleet.model import names
 from fleet.model.errors import DiskError, NoError, UsageError
 from fleet.model.names import LABELS, normalise
-from fleet.model.pattern import Pattern
+from fleet.model.pattern import Pattern, merged
 from fleet.recall.wording import Renderer
 from fleet.reflect import inbox, memory_md, promotion
+from fleet.reflect.clusters import Weighing
 from fleet.reflect.housekeeping import Mode
 from fleet.reflect.inbox import KINDS, PAIRS, SHOWN_MAX, Decision, Entry, Inbox, Inboxes, Item
 from fleet.reflect.promotion import AgentMemory
@@ -101,10 +102,20 @@ def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int
         workspace.warn(f"listed is what waited before; what came since is missing: {why}")
     agents = [agent] if agent else Inboxes(workspace).agents
     waiting = Inboxes(workspace, agents).waiting(kind)
-    shown = tuple(waiting[:count] if count else waiting)
+    shown = tuple(_as_of_now(workspace, waiting[:count] if count else waiting))
     to_state = sum(CountedLog(workspace, each).unfilled() for each in ([agent] if agent else workspace.agents_here()))
     expired = tuple(Inboxes(workspace).dropped())
     return Listing(shown, len(waiting), Inboxes(workspace, agents).count().since, expired, to_state)
+
+
+def _as_of_now(workspace: Workspace, entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield entries, those of lessons that wait for a memory with their present evidence: it has grown since."""
+    agents = workspace.agents_here()
+    pending = {(agent, each.id): each for agent in agents for each in AgentMemory(workspace, agent).waiting()}
+    for entry in entries:
+        waits = pending.get((entry.agent, entry.item.key)) if entry.item.kind == "promotion" else None
+        evidence = (waits.evidence, waits.why) if waits is not None else entry.item.evidence
+        yield entry._replace(item=msgspec.structs.replace(entry.item, evidence=evidence))
 
 
 def diff_of(workspace: Workspace, entry: Entry) -> str:
@@ -419,8 +430,12 @@ def _promotion_check(workspace: Workspace, entry: Entry) -> str:
 
 
 def _promotion_diff(workspace: Workspace, entry: Entry) -> str:
-    lesson = reflecting.records_of(workspace, entry.agent).lesson(_body(entry, "lesson"))
-    return f"+ {Renderer().lesson(lesson)}" if lesson is not None else entry.item.diff
+    lessons = reflecting.records_of(workspace, entry.agent, Weighing(workspace).last_clusters())
+    if (lesson := lessons.lesson(_body(entry, "lesson"))) is None:
+        return entry.item.diff
+    weighed = merged(lessons.wordings(lesson.id) or [lesson], lesson)  # all wordings are evidence for its own words
+    counts = {"totals": weighed.totals, "parts": weighed.parts, "loggers": weighed.loggers}
+    return f"+ {Renderer().lesson(msgspec.structs.replace(lesson, **counts))}"
 
 
 def _promotion_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:

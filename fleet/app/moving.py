@@ -387,6 +387,9 @@ def _upgrade_branch(workspace: Workspace, *, yes: bool) -> list[str]:
                 return ["the clan's branch has this version's format already, or nothing is there yet"]
             if not isinstance(remote.push(changed, mark, message="fleet: lines converted to format 2"), Moved):
                 return ["the clan's branch was converted. Upgrade fleet on every other machine of the clan"]
+    except sharing.ConsentNeededError as needed:
+        agrees = "nobody on this machine has agreed to it: `fleet upgrade --yes` does, and converts it"
+        return [f"the clan's branch was not converted: {needed.shown} is {needed.origin}, and {agrees}"]
     except FleetError as why:
         return [f"the clan's branch was not converted ({why}). Run `fleet upgrade` again when it can be reached"]
     return ["the clan's branch was not converted: others were faster each time. Run `fleet upgrade` again"]

@@ -134,8 +134,9 @@ def of_branch(read: Callable[[str], bytes], comparisons: Comparison | None = Non
         pages[PAGE] = _page(clan.best, clusters, best.get, total, members, limits.PAGE_LESSONS_MAX)
     if log:
         pages[DISCOVERIES_PAGE] = Pages(members).discoveries(discoveries).encode()
-    opposed, shares = _opposed(clusters, best.get), _shares(clan, discoveries)
-    pages[FRONT_PAGE] = Pages(members).front(clan.newest, discoveries, shares, total=total, opposed=opposed).encode()
+    opposed, shares = _opposed(clusters, best.get), _shares(clan, clusters, discoveries)
+    newest = [each.lesson for each in clusters.grouped(clan.newest, best.get)]
+    pages[FRONT_PAGE] = Pages(members).front(newest, discoveries, shares, total=total, opposed=opposed).encode()
     return pages
 
 
@@ -144,7 +145,7 @@ class _Clan:
 
     Attributes:
         best: the best lessons, twice as many as a page shows.
-        logged: number of lessons that an agent logged or imported, by agent.
+        logged: number of lessons that an agent logged or imported, by agent; each wording of a cluster is one here.
         last: newest stamp of the lessons that an agent logged first, by agent.
     """
 
@@ -198,12 +199,15 @@ def _discoveries(log: bytes) -> list[Discovery]:
     return [each for each in entries if not each.retracts and each.id not in retracted]
 
 
-def _shares(clan: _Clan, discoveries: Sequence[Discovery]) -> dict[str, Share]:
-    last = dict(clan.last)
+def _shares(clan: _Clan, clusters: Clusters, discoveries: Sequence[Discovery]) -> dict[str, Share]:
+    last, by_id, logged = dict(clan.last), {each.id: each for each in clan.best}, Counter(clan.logged)
+    for group in clusters.groups:
+        wordings = Counter(agent for each in group for agent in by_id[each].agents())
+        logged.subtract({agent: number - 1 for agent, number in wordings.items()})
     counts = Counter[str]()
     for discovery in discoveries:
         agent = names.agent_of(discovery.by)
         counts[agent] += 1
         last[agent] = max(discovery.at, last.get(agent, ""))
-    agents = chain((agent for agent, number in clan.logged.items() if number > 0), counts)
-    return {agent: Share(clan.logged[agent], counts[agent], last.get(agent, "")) for agent in agents if agent}
+    agents = chain((agent for agent, number in logged.items() if number > 0), counts)
+    return {agent: Share(logged[agent], counts[agent], last.get(agent, "")) for agent in agents if agent}

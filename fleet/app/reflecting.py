@@ -60,7 +60,7 @@ def promote(workspace: Workspace, agent: str, prefix: str) -> tuple[Due, Standin
     """
     counting.reconcile_all(workspace)  # the stamp of this edit is then larger than all that was logged
     with workspace.writing(agent) as writer:
-        lessons, record = records_of(workspace, agent), find(workspace, prefix)
+        lessons, record = records_of(workspace, agent, current_clusters(workspace)), find(workspace, prefix)
         lesson = lessons.lesson(record.id) or record
         with Runs(workspace).recording(agent, "promote") as draft:
             due = Promotions(writer, lessons).enter(lesson, right=lesson.correct, edits_by=Renderer().edits(lesson))

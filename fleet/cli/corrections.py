@@ -31,6 +31,7 @@ _AS_GUEST = (
 _NONE_WAITS = "no correction waits for its lesson"
 _STATE_IT = "state the lesson: --pattern '...', or --same ID when it is known already. Nothing was logged"
 _WHOLE = 'fleet correct --wrong "..." --right "..." --pattern "..."'
+_WHOLE_OF_KNOWN = 'fleet correct --wrong "..." --right "..." --same {}'
 _NEAR_CHARS_MAX = 160
 _ASK_FOR_MORE = (
     "this reads like a routine fix, which anybody would find; is there more to it? If not, `fleet retire {id} --yes` "
@@ -74,7 +75,8 @@ def _correct(
         words = " ".join(context.args)
         stray = [f"{words[:60]!r} belongs to no option"] if words else []
         lacks = [f"missing: {', '.join(missing)}"] if missing else []
-        raise UsageError(f"{'; '.join([*stray, *lacks])}. Nothing was logged. The whole command:\n  {_WHOLE}")
+        whole = _WHOLE_OF_KNOWN.format(same) if same and not pattern else _WHOLE
+        raise UsageError(f"{'; '.join([*stray, *lacks])}. Nothing was logged. The whole command:\n  {whole}")
     if corrected_by and not names.is_agent(corrected_by):
         raise UsageError(f"--from {corrected_by[:40]!r} is no agent's name; nothing was logged")
     sources = " — ".join(filter(None, [corrected_by, source]))
@@ -174,8 +176,8 @@ def _show_waiting(waiting: "list[Waiting]", failures: int) -> None:
     rows = [f"{each.id}  {each.when or 'no date':<17}  {mark}{each.shown()}" for each, mark in marked] or [_NONE_WAITS]
     more = f"{counted(failures, 'failed build')} more: `fleet learn --waiting --all`"
     output.show(document, [*rows, *([more] if failures else [])])
-    if waiting:
-        output.hint(f'state each: fleet learn {waiting[0].id} --pattern "..."')
+    if first := next((each for each in waiting if not each.is_dismissed), None):
+        output.hint(f'state each: fleet learn {first.id} --pattern "..."')
 
 
 def _show_logged(logged: LogResult, more: Mapping[str, Any], own: str = "") -> None:
@@ -197,6 +199,8 @@ def _show_logged(logged: LogResult, more: Mapping[str, Any], own: str = "") -> N
     output.show(document | {name: value for name, value in optional.items() if value}, rows)
     if own and names.normalise(own) != names.normalise(logged.text):
         output.hint(f"--pattern stays in the log alone: `fleet edit {logged.id} --set text=...` words the lesson anew")
+    if right := shortened(one_line(logged.find_right()), _NEAR_CHARS_MAX):
+        output.hint(f"--right stays in the log alone: `fleet edit {logged.id} --set right=...` replaces {right!r}")
     output.note_secrets(logged.secrets)
 
 

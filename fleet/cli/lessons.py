@@ -148,9 +148,13 @@ def _show(
             output.show(fields, _discovery_rows(fields))
             return
         id_, lesson, others = lessons.show(workspace, pattern)
-        fields = finding.lesson_as_json(lesson, is_whole=True)
+        [cluster] = reflecting.current_clusters(workspace).grouped([lesson], workspace.patterns.lesson)
+        fields = finding.lesson_as_json(lesson, is_whole=True, wordings=cluster.wordings)
         rows = [f"{id_} is merged into:"] if lesson.id != id_ else []
-        rows += [f"{lesson.id}  {fields['state']}\n{fields['text']}", *_labelled(_lesson_rows(lesson, fields, others))]
+        rows += [
+            f"{lesson.id}  {fields['state']}\n{fields['text']}",
+            *_labelled(_lesson_rows(lesson, fields, others, cluster)),
+        ]
         rows += [] if lesson.is_present else [f"  `fleet restore {lesson.id}` brings it back"]
         output.show(fields | ({"merged": sorted(each.id for each in (lesson, *others))} if others else {}), rows)
 
@@ -173,7 +177,9 @@ def _labelled(rows: Iterable[tuple[str, str]]) -> list[str]:
     return [f"  {label + ': ' if label else '':<12}{text}" for label, text in rows if text]
 
 
-def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern]) -> Iterator[tuple[str, str]]:
+def _lesson_rows(
+    lesson: Pattern, fields: dict[str, Any], others: list[Pattern], cluster: Any
+) -> Iterator[tuple[str, str]]:
     """Yield labels and texts of a lesson's fields: how often it was seen and by whom, and who set what."""
     yield from ((each.label, fields[each.name]) for each in FIELDS[1:] if each.shown == "text")
     yield "tags", ", ".join(fields["tags"])
@@ -194,9 +200,15 @@ def _lesson_rows(lesson: Pattern, fields: dict[str, Any], others: list[Pattern])
         if not field.startswith("agent."):
             yield field, str(value)
     for field, (stamp, by) in sorted(lesson.edited.items()):
-        how = "kept by a merge" if field in lesson.kept else "redacted" if field in lesson.redacted else "set"
+        kept = "kept by a merge" if others else "put back"
+        how = kept if field in lesson.kept else "redacted" if field in lesson.redacted else "set"
         yield "", f"{LABELS.get(field, field)} was {how} {output.when(stamp)} by {by}"
     yield from (("merged", f"{each.id} {each.text}") for each in others)
+    if cluster.wordings:
+        times = counted(cluster.lesson.count("seen"), "time")
+        yield "wordings", f"seen {times} in {len(cluster.wordings)} that say the same; the others:"
+    for each in cluster.wordings:
+        yield "", f"{each.count('seen'):>3}x  {each.text} ({each.id})" if each.id != lesson.id else ""
 
 
 # --- changing -------------------------------------------------------------------------------------------------------
@@ -316,8 +328,9 @@ def _merge(
     """Make two patterns one lesson. Both records are kept, counts add up, `fleet unmerge` undoes it."""
     with output.acting() as (workspace, who):
         merged = lessons.merge(workspace, who, one, other, force=force)
-        seen, others = counted(merged.whole, "time"), ", ".join(merged.others)
-        rows = [f"{merged.pattern.id} seen {seen}, with {others}: {merged.pattern.text}"]
+        seen, others = merged.pattern.count("seen"), ", ".join(merged.others)
+        more = f" ({merged.whole:,} in all wordings)" if merged.whole > seen else ""
+        rows = [f"{merged.pattern.id} seen {counted(seen, 'time')}{more}, with {others}: {merged.pattern.text}"]
         rows += [
             f"  promoted: it stands in {each} from now on, and every session starts with it" for each in merged.promoted
         ]
@@ -414,10 +427,10 @@ def _stats() -> None:
     """Show whether the fleet learns: corrections per week, relapses, lessons that do not work."""
     with output.opened() as workspace:
         totals, (decided, days) = reflecting.stats(workspace), reflecting.decisions(workspace)
-        whose = ", ".join(workspace.agents_here()) or "nobody yet"
+        whose = ", ".join(workspace.agents_here()) or "none yet"
         # A pipe has one width everywhere.
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_PIPED
-        rows = [f"Of the whole clan, as this machine knows it (agents here: {whose})\n"]
+        rows = [f"Agents here: {whose}\n"]
         rows += [totals.render(min(columns, output.WIDTH_MAX), readable)]
         rows += [f"\nInbox: {counted(decided, 'decision')}, each after {days:g} days in the median"] if decided else []
         output.show(totals.as_json() | {"decisions": {"number": decided, "median_days": days}}, rows)

@@ -420,7 +420,7 @@ def _cleaned(text: str) -> str:
 
 def pending_decisions(inbox: Mapping[str, Any]) -> str:
     """Return how many decisions wait for a person, since when, and of which kinds."""
-    kinds = ", ".join(f"{number} {kind}" for kind, number in inbox["kinds"].items())
+    kinds = ", ".join(counted(number, kind) for kind, number in inbox["kinds"].items())
     return f"{counted(inbox['number'], 'decision')} since {inbox['since']} ({kinds}): fleet inbox"
 
 

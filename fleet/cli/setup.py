@@ -12,7 +12,7 @@ import typer
 from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
 from fleet import hook
-from fleet.app import dashboard, finding, moving, session_end, setup, sharing, starting
+from fleet.app import dashboard, finding, moving, reflecting, session_end, setup, sharing, starting
 from fleet.app.sharing import ConsentNeededError
 from fleet.cli import output
 from fleet.cli.output import argument, echo, flag, note, option
@@ -266,7 +266,8 @@ def _show_remote(workspace: Workspace) -> int:
     if trouble:
         note(f"the clan's lessons are not here yet: {trouble}")
         return code
-    lessons, number = finding.counted(workspace), workspace.discoveries.count()
+    lessons = finding.counted(workspace, reflecting.current_clusters(workspace))
+    number = workspace.discoveries.count()
     if workspace.tree.head() and (lessons or number):
         agents = {agent for lesson in workspace.patterns.lessons() for agent in lesson.agents()}
         by = f" from {counted(len(agents), 'agent')}" if agents else ""

@@ -45,6 +45,7 @@ class LogResult(msgspec.Struct, dict=True):
         seen: occurrences in the whole clan, this one included.
         secrets: kinds of secrets that were removed.
         find_near: returns the lessons nearest to it.
+        find_right: returns the lesson's right way, where the entry's is another one.
         is_echo: it only repeats a lesson that this agent was shown, so nothing was logged.
         entry: id of the entry in the log; "" where nothing was logged, or it cannot be counted yet.
         is_first: this occurrence made the lesson present: it was unknown, or retired.
@@ -57,6 +58,7 @@ class LogResult(msgspec.Struct, dict=True):
     seen: int
     secrets: tuple[str, ...]
     find_near: Callable[[], list[Near]] = list
+    find_right: Callable[[], str] = str
     is_echo: bool = False
     entry: str = ""
     is_first: bool = False
@@ -128,7 +130,7 @@ class Corrections:
         page, entry_id = self._append(entry, target, session, (RELAPSED,) if was_shown else ())
         if entry_id:
             self._count_now(session_error)
-        return self._result(target, page, entry.pattern, secrets, entry_id)
+        return self._result(target, page, entry, secrets, entry_id)
 
     def _append(
         self, entry: Correction, target: _Target, session: str, extra: tuple[tuple[str, str], ...]
@@ -218,7 +220,8 @@ class Corrections:
             block = "".join(each.render() for each in statements) + record.render()
             self._workspace.files.append(path, f"\n{block}\n".encode())
         self._count_now(session_error)
-        return self._result(target, page, text, secrets_in([lesson, right_way, step]), signal.id)
+        stated = Correction("", right_way.text, text)
+        return self._result(target, page, stated, secrets_in([lesson, right_way, step]), signal.id)
 
     def _target(self, lesson: str, same: str) -> _Target:
         """Return what an occurrence counts for, waiting ``WAIT_S`` at most for another process."""
@@ -280,19 +283,33 @@ class Corrections:
             return LogResult(lesson, text, 0, secrets, is_echo=True)
         return LogResult(shown.id, shown.text, shown.count("seen"), secrets, is_echo=True)
 
-    def _result(self, target: _Target, page: bytes, text: str, secrets: tuple[str, ...], entry: str) -> LogResult:
+    def _result(
+        self, target: _Target, page: bytes, logged: Correction, secrets: tuple[str, ...], entry: str
+    ) -> LogResult:
         """Return the result of an occurrence that was just logged.
 
         ``page``: the log before it: its records that ``target`` does not count yet are earlier occurrences.
         ``entry``: its id in the log, "" where it cannot be counted yet.
         """
-        known = target.lesson
+        known, text = target.lesson, logged.pattern
         seen = 1 + _uncounted(target, page) + (known.count("seen") if known is not None else 0)
         lesson, known_as = (known.id, known.text or text) if known is not None else (target.id, text)
         find_near: Callable[[], list[Near]] = (lambda: self._near(target.members, text)) if target.has_near else list
         is_first = seen == 1 if known is None else not known.is_present
         by = known.retired_by if known is not None and known.count("seen") else ""
-        return LogResult(lesson, known_as, seen, secrets, find_near, entry=entry, is_first=is_first, retired_by=by)
+        result = LogResult(lesson, known_as, seen, secrets, find_near, entry=entry, is_first=is_first, retired_by=by)
+        if known is not None and normalise(logged.right) not in ("", normalise(known.correct)):
+            result.find_right = lambda: self._other_right(target, logged.right)
+        return result
+
+    def _other_right(self, target: _Target, right: str) -> str:
+        """Return the right way that a lesson has now, "" where it is this one."""
+        with self._workspace.db.without_refresh():
+            members = [
+                line for each in target.members if (line := self._workspace.record(self._agent, each)) is not None
+            ]
+        shown = merged([fold(line, self._workspace.policy()) for line in members]).correct if members else ""
+        return shown if normalise(shown) != normalise(right) else ""
 
     def _near(self, ids: Collection[str], text: str) -> list[Near]:
         """Return the lessons nearest to a text, except those of ``ids``; of a merged set only one.

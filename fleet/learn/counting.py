@@ -139,11 +139,13 @@ class CountedLog:
             self._workspace.files.append(path, f"\n{row}\n".encode())
         return True
 
-    def rights(self) -> dict[str, str]:
-        """Return the last right way in the log by pattern."""
-        counted = ((item.record, item.entry) for item in self.read_log().bound())
-        rights = [(record.pattern, _clean(entry.right)) for record, entry in counted if record is not None]
-        return {pattern: right for pattern, right in rights if right}
+    def rights(self) -> dict[str, list[str]]:
+        """Return the right ways in the log by pattern, the last one first."""
+        rights: dict[str, list[str]] = {}
+        for item in reversed(self.read_log().bound()):
+            if item.record is not None and (right := _clean(item.entry.right)):
+                rights.setdefault(item.record.pattern, []).append(right)
+        return rights
 
     def occurrences(self) -> Iterator[_Occurrence]:
         """Yield the occurrences in file order, those of deleted entries too, and those of undone entries not.

@@ -105,7 +105,7 @@ class Declaration(NamedTuple):
 
     Attributes:
         id: ``m-`` and 8 hex.
-        opened: the families whose doors it opens, or whose failures it is about.
+        opened: the commands whose doors it opens, or whose failures it is about; of each family the last one.
         secrets: kinds of secrets that were removed.
     """
 
@@ -262,10 +262,10 @@ class Journal:
         stuck = [streak for streak in failing if streak.count >= limit] or failing
         block = _block(strategy, max((streak.count for streak in stuck), default=0), texts)
         path, _ = self._append(block)
-        id_, opened = f"m-{self._workspace.world.entropy(4).hex()}", list(dict.fromkeys(each.family for each in stuck))
-        about = {"id": id_, "session": session, "families": opened, "code": strategy.code, "name": strategy.name}
+        id_, opened = f"m-{self._workspace.world.entropy(4).hex()}", {each.family: each.last.command for each in stuck}
+        about = {"id": id_, "session": session, "families": [*opened], "code": strategy.code, "name": strategy.name}
         self._log.note_declared({**about, **texts})
-        return Declaration(id_, strategy, path, block, texts["failed"], tuple(opened), tuple(sorted(secrets)))
+        return Declaration(id_, strategy, path, block, texts["failed"], (*opened.values(),), tuple(sorted(secrets)))
 
     def record_success(self, mutation: dict[str, Any], proof: str) -> None:
         """Note that a mutation worked: in the log of attempts, and as a line of the journal.

@@ -108,7 +108,8 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         mine: the replicas of this folder that have a column.
         is_published: its state is ``published`` by an edit of this folder.
         retired_by: writer of the remove that retired it; "" while it is present.
-        kept: fields of a merged set whose edit repeats another record's first wording: a merge kept it, nobody edited.
+        kept: fields that nobody worded anew: their edit puts the author's first wording back, or in a merged set it
+            repeats that of another record.
         redacted: fields whose edit stands in place of a value that its writer purged.
     """
 
@@ -283,10 +284,20 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
         mine=policy.mine.intersection(columns),
         is_published=fields.get("state") == "published" and edited.get("state", ("", ""))[1] in policy.mine,
         retired_by=_remover(columns, adds) if adds and not live else "",
+        kept=frozenset(
+            field
+            for field in edited
+            if _is_put_back(columns.get(by, Column()), field, fields[field], is_worded=field in wording_writers)
+        ),
         redacted=frozenset(
             field for field, (_, writer) in edited.items() if _has_redacted(columns[writer], field, fields.get(field))
         ),
     )
+
+
+def _is_put_back(author: Column, field: str, value: object, *, is_worded: bool) -> bool:
+    """Return whether an edit's value is what the author logged, and never changed; an empty one: what nobody worded."""
+    return field not in author.set and value == author.first.get(field, None if is_worded else "")
 
 
 def _has_redacted(column: Column, field: str, value: object) -> bool:
@@ -478,13 +489,15 @@ def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
         mine=frozenset().union(*(member.mine for member in members)),
         is_published=first.is_published,
         retired_by="" if live else next((member.retired_by for member in members if member.retired_by), ""),
-        kept=frozenset(
-            field for field in first.edited if any(_has_wording(member, field, first) for member in members[1:])
-        ),
-        redacted=frozenset(
-            field for each in members for field in each.redacted if edited.get(field) == each.edited[field]
-        ),
+        kept=_standing(edited, ((each, each.kept) for each in members))
+        | {field for field in first.edited if any(_has_wording(member, field, first) for member in members[1:])},
+        redacted=_standing(edited, ((each, each.redacted) for each in members)),
     )
+
+
+def _standing(edited: Mapping[str, tuple[str, str]], fields: Iterable[tuple[Pattern, Iterable[str]]]) -> frozenset[str]:
+    """Return those fields of some records whose edit is the one that stands."""
+    return frozenset(field for each, some in fields for field in some if edited.get(field) == each.edited[field])
 
 
 def _has_wording(record: Pattern, field: str, other: Pattern) -> bool:

@@ -33,10 +33,16 @@ _SEARCHES = " searches"
 
 
 class Exposure(NamedTuple):
-    """Number of showings of one lesson to the agents here, and of those before its promotion; None: unknown."""
+    """Number of showings of one lesson to the agents here.
+
+    Attributes:
+        before: those before its promotion; None: unknown.
+        uncounted: those that no column has yet: they are counted once their day is over.
+    """
 
     shown: int
     before: int | None
+    uncounted: int = 0
 
 
 class _Span(NamedTuple):
@@ -67,12 +73,15 @@ class Exposures:
         ``promoted``: returns the time of a pattern's promotion, milliseconds since 1970; None for none.
         """
         exposures: dict[str, Exposure] = {}
+        query = "SELECT pattern, sum(number) FROM exposure WHERE agent = ? AND said = 0 GROUP BY pattern"
         for agent in agents:
+            uncounted = dict(_rows(self._state, query, agent))
             for pattern, spans in _spans(self._state, agent).items():
                 sofar = exposures.get(pattern, Exposure(0, 0))
                 before = 0 if (at_ms := promoted(pattern)) is None else _before(spans, at_ms)
                 both = None if sofar.before is None or before is None else sofar.before + before
-                exposures[pattern] = Exposure(sofar.shown + sum(each.number for each in spans), both)
+                shown = sofar.shown + sum(each.number for each in spans)
+                exposures[pattern] = Exposure(shown, both, sofar.uncounted + uncounted.get(pattern, 0))
         return exposures
 
     def shown_to(self, agent: str, *, but: str = "") -> set[str]:

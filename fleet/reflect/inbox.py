@@ -16,8 +16,10 @@ import msgspec
 
 from crdt import clock
 from fleet.model.names import normalise
+from fleet.reflect.clusters import Weighing
 from fleet.store.lines import JsonLines, screened
 from fleet.store.workspace import Workspace
+from fleet.text.screening import counted
 from fleet.text.similarity import ALIKE_MIN, near
 
 FILE_NAME = "inbox.jsonl"
@@ -153,7 +155,7 @@ class _Waiting(NamedTuple):
     def summary(self) -> str:
         if not self.number:
             return ""
-        kinds = ", ".join(f"{number} {kind}" for kind, number in self.kinds.items())
+        kinds = ", ".join(counted(number, kind) for kind, number in self.kinds.items())
         verb, thing = ("wait", "things") if self.number > 1 else ("waits", "thing")
         return f"{self.number} {thing} {verb} for a person's decision since {self.since} ({kinds}): fleet inbox"
 
@@ -255,8 +257,15 @@ class Inboxes:
         return [each for each, by in unseen if by.outcome == "expired" and _later(by.at, GRACE_DAYS) >= today]
 
     def count(self, *, with_mirrored: bool = True) -> _Waiting:
-        """Return the number of items that wait, by kind, and since when, with those that wait elsewhere as well."""
+        """Return the number of items that wait, by kind, and since when, with those that wait elsewhere as well.
+
+        A pair that the last comparison did not find again counts no more: a lesson of it was retired or edited since.
+        """
         waiting = [each for each in self.waiting() if with_mirrored or not _is_mirrored(each.item)]
+        if any(each.item.kind in PAIRS for each in waiting):
+            compared = Weighing(self._workspace).last_clusters()
+            found = {":".join(each.ids) for each in (*compared.opposed, *compared.likely)}
+            waiting = [each for each in waiting if each.item.kind not in PAIRS or each.item.key in found]
         kinds = {kind: sum(each.item.kind == kind for each in waiting) for kind in KINDS}
         since = min((each.item.at[:_DAY_CHARS] for each in waiting), default="")
         return _Waiting(len(waiting), since, {kind: number for kind, number in kinds.items() if number})

@@ -27,7 +27,9 @@ from fleet.store.workspace import Workspace, Writer
 from fleet.text.screening import readable
 
 _TRIES_MAX = 5  # so often a memory is read again, where an editor saved it meanwhile
-_APPROVED = r"\((?:[a-z0-9_-]{1,32}: )?a person's yes, seen [\d,]+(?:, [^()]*)?; p-[0-9a-f]{16}\)[ \t]*$"
+_APPROVED = (
+    r"\((?:[a-z0-9_-]{1,32}: )?a person's yes, seen [\d,]+(?: in \d+ wordings)?(?:, [^()]*)?; p-[0-9a-f]{16}\)[ \t]*$"
+)
 
 
 class Lessons:
@@ -214,7 +216,7 @@ class Promotions:
         self,
         patterns: Iterable[Pattern],
         *,
-        rights: Callable[[], Mapping[str, str]] = dict,
+        rights: Callable[[], Mapping[str, Sequence[str]]] = dict,
         is_all: bool = False,
         witness: Witness | None = None,
     ) -> Outcome:
@@ -223,8 +225,9 @@ class Promotions:
         A lesson that cannot enter waits: there is no room, its words may not be those that were counted, the file has
         trouble, or ``[promotion] mode`` says so.
 
-        ``rights``: returns the correct approaches by pattern id, of this agent's own log alone: anybody can set that
-        field of a lesson, and it is no part of what was counted.
+        ``rights``: returns the correct approaches by pattern id, the last first, of this agent's own log alone: anybody
+        can set that field of a lesson, and it is no part of what was counted. The lesson's enters if it is one of them,
+        else the last.
         ``is_all``: these are all lessons there are, so one that waited and is no longer due waits no longer.
         """
         by_id, own_rights = {pattern.id: pattern for pattern in patterns}, cache(rights)
@@ -245,7 +248,7 @@ class Promotions:
         self,
         memory: Memory,
         by_id: Mapping[str, Pattern],
-        rights: Callable[[], Mapping[str, str]],
+        rights: Callable[[], Mapping[str, Sequence[str]]],
         witness: Witness | None,
     ) -> "_Plan":
         agent, lessons, known = self._writer.agent, self._lessons, memory.known()
@@ -274,7 +277,8 @@ class Promotions:
                 doubt = weighed.doubt_of_wording(words)
             larger, why = plan.memory, self._obstacle(memory, doubt, due, is_enough=due.id in enough)
             if not why:
-                right = next(filter(None, (rights().get(part) for part in kin)), "")
+                own, shown = [each for part in kin for each in rights().get(part, ())], by_id[due.id].correct
+                right = shown if shown in own else next(iter(own), "")
                 larger = plan.memory.with_lesson(self._row(by_id[due.id], right, due), agent)
                 why = self._no_room(larger, due.id)
             if why:
@@ -331,7 +335,10 @@ class Promotions:
             why = "has no words to show" if pattern.is_present else f"is retired (`fleet restore {pattern.id}`)"
             raise NoError(f"{pattern.id} {why}: it cannot be promoted. Nothing was changed")
         agent = self._writer.agent
-        yes = ", ".join(filter(None, (f"a person's yes, seen {pattern.count('seen'):,}", edits_by)))
+        wordings = self._lessons.wordings(pattern.id)
+        seen = f"seen {sum(each.count('seen') for each in wordings or [pattern]):,}"
+        how = f"{seen} in {len(wordings)} wordings" if len(wordings) > 1 else seen
+        yes = ", ".join(filter(None, ("a person's yes", how, edits_by)))
         due = Due(pattern.id, readable(pattern.text), PERSON, yes, readable(right))
 
         def with_lesson(memory: Memory) -> Memory:

@@ -58,6 +58,7 @@ class _Lesson(NamedTuple):
         published_ms: time of its promotion; None for none, or an unknown one.
         before: the rate here until then, or of all times; ``after``: since then, None without a promotion.
         failing: why it does not work, or "".
+        uncounted: its showings here that its record does not have yet.
     """
 
     pattern: Pattern
@@ -65,11 +66,12 @@ class _Lesson(NamedTuple):
     before: _Rate
     after: _Rate | None
     failing: str
+    uncounted: int = 0
 
     @property
     def whole(self) -> _Rate:
-        """Relapses over exposures of the clan."""
-        return _Rate(self.pattern.count("relapsed"), self.pattern.count("shown"))
+        """Relapses over exposures of the clan; those here count at once, as relapses do."""
+        return _Rate(self.pattern.count("relapsed"), self.pattern.count("shown") + self.uncounted)
 
     @property
     def never_helped(self) -> bool:
@@ -90,6 +92,7 @@ class _Lesson(NamedTuple):
             "id": pattern.id,
             "text": pattern.text,
             **{name: pattern.count(name) for name in ("seen", "shown", "relapsed", "helped", "hurt")},
+            "shown": self.whole.shown,
             "rate": self.whole.as_json()["rate"],
             "published": published,
             "before": self.before.as_json(),
@@ -175,7 +178,8 @@ def measure(
         exposed = [exposures[member] for member in ids if member in exposures]
         why = failing(pattern)
         if exposed or why or pattern.count("shown") or pattern.count("relapsed"):
-            lessons.append(_Lesson(pattern, published_ms, *_rates(pattern, mine, exposed, published_ms), why))
+            rates, uncounted = _rates(pattern, mine, exposed, published_ms), sum(each.uncounted for each in exposed)
+            lessons.append(_Lesson(pattern, published_ms, *rates, why, uncounted))
     lessons.sort(key=lambda lesson: lesson.pattern.last_seen, reverse=True)
     lessons.sort(key=lambda lesson: -lesson.pattern.count("shown"))
     return Stats(_weeks(happened), lessons, hours, unfilled)
@@ -233,7 +237,7 @@ def _drawn_weeks(weeks: Sequence[tuple[str, int, int]], width: int) -> list[str]
     drawn = weeks[-_WEEKS_SHOWN:]
     most = max(corrections for _, corrections, _ in drawn) or 1
     room = max(min(width - _FIGURES_CHARS, most * _COLUMNS_EACH_MAX), 8)
-    rows = [f"Corrections per week: {_FRESH} new, {_AGAIN} relapses"]
+    rows = [f"Corrections per week on this machine: {_FRESH} new, {_AGAIN} relapses"]
     if len(weeks) > len(drawn):
         rows.append(f"({len(weeks) - len(drawn):,} earlier weeks: --json)")
     for week, corrections, again in drawn:
@@ -248,7 +252,7 @@ def _drawn_weeks(weeks: Sequence[tuple[str, int, int]], width: int) -> list[str]
 def _drawn_lessons(lessons: Sequence[_Lesson], readable: Callable[[object], str]) -> list[str]:
     if not lessons:
         return []
-    rows = ["Relapses over exposures: all, then here before > after promotion"]
+    rows = ["Relapses over exposures: of the clan, then here before > after promotion"]
     for lesson in lessons[:_LESSONS_SHOWN]:
         figures = str(lesson.before) + (f" > {lesson.after}" if lesson.after is not None else "")
         rows.append(f"  {lesson.whole!s:>9}   {figures:<19} {readable(lesson.pattern.text)}")

@@ -70,6 +70,44 @@ def test_records_stay_and_wordings_are_shown(stage):
     assert "Also said:" in page
 
 
+def test_a_list_ranks_a_cluster_by_all_its_wordings_however_few_lessons_it_shows(stage):
+    for agent in ("velma", "slash"):
+        stage.join(agent)
+    for said in (AWK, AGAIN, THIRD):  # velma's memory has it then, so slash is asked
+        stage.correct("velma", said)
+    stage.run("velma", "sync")
+    stage.run("slash", "sync")
+    for newer in ("Pin actions", "Write tests", "Squash fixups", "Close sockets", "Name threads"):
+        stage.correct("slash", newer)
+    one, *others = stage.run("slash", "patterns").stdout.splitlines()
+    assert AWK in one
+    assert len(others) == 7
+    assert AWK in stage.run("slash", "patterns", "-n", "1").stdout
+
+
+def test_every_face_counts_a_lesson_in_three_wordings_as_one(stage):
+    for agent in ("velma", "slash"):
+        stage.join(agent)
+    ids = [stage.correct("velma", said) for said in (AWK, AGAIN, THIRD)]
+    stage.correct("velma", "Pin the version of every action")
+    stage.run("velma", "sync")
+    stage.run("slash", "sync")
+    for agent in ("velma", "slash"):
+        assert stage.run(agent).stdout.startswith(f"fleet     {agent}: 2 lessons, 0 discoveries\n")
+        assert json.loads(stage.run(agent, "status", "--json").stdout)["patterns"] == 2
+    joined = stage.run("tank", "init", "--agent", "tank", "--remote", str(stage.remote), "--yes").stdout
+    assert "knows 2 lessons from 1 agent" in joined
+    front = stage.git("show", "fleet:README.md", where="clan.git")
+    assert "[2 lessons]" in front
+    assert front.count("awk") == front.count("seen 3 times by velma") == 1
+    assert "velma: 2 lessons" in front
+    shown = stage.run("slash", "show", ids[1]).stdout
+    assert "wordings:   seen 3 times in 3 that say the same" in shown
+    assert all(f"({each})" in shown for each in (ids[0], ids[2]))
+    found = json.loads(stage.run("slash", "show", ids[1], "--json").stdout)
+    assert (found["seen"], {each["id"] for each in found["wordings"]}) == (1, set(ids))
+
+
 def test_what_is_said_to_be_two_lessons_is_never_joined_or_asked_again_until_that_is_taken_back(stage):
     stage.join("velma")
     one, other = (

@@ -156,6 +156,12 @@ def test_what_waits_for_a_person_is_counted_with_the_command_for_it(w):
         assert "2 decisions since" in shown
         assert "contradict each other" not in shown, "nothing is counted twice"
     assert look(w)["waits"]["contradictions"] == 1
+    never = next(each["id"] for each in w.patterns("w")["patterns"] if each["text"].startswith("Never"))
+    w.run("w", "retire", never)
+    assert look(w)["waits"]["decisions"]["kinds"] == {"plan": 1}, "a retired lesson contradicts none"
+    assert "1 decision since" in w.run("w", "status").stdout
+    w.run("w", "restore", never)
+    assert look(w)["waits"]["decisions"]["kinds"] == {"contradiction": 1, "plan": 1}
     [pair] = json.loads(w.run("w", "review", "--json").stdout)["pairs"]
     w.run("w", "review", "--answer", f"{pair['pair']}=both")
     assert look(w)["waits"]["contradictions"] == 0, "what was decided waits no longer"

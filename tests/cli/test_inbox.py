@@ -502,6 +502,28 @@ def test_what_is_not_understood_changes_nothing(w, words):
     assert w.run("w", "inbox", *words, expect=2).stderr
 
 
+def test_a_promotion_is_offered_and_entered_with_the_evidence_of_all_its_wordings_as_of_now(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    text = "Pin GitHub actions by commit hash"
+    for session in ("s-1", "s-2"):
+        lesson = stage.correct("velma", text, "--session", session)
+    stage.run("velma", "sync")
+    stage.correct("tank", text)
+    stage.run("tank", "sync")
+    [first] = json.loads(stage.run("tank", "inbox", "--json").stdout)["waiting"]
+    assert first["evidence"][0] == "seen 3 by 2 agents"
+    stage.correct("tank", "GitHub actions are to be pinned by commit hash")
+    [item] = json.loads(stage.run("tank", "inbox", "--json").stdout)["waiting"]
+    assert (item["id"], item["evidence"][0]) == (first["id"], "seen 4 by 2 agents in 2 wordings")
+    assert item["diff"].endswith(f"(velma, seen 4 by 2 agents; {lesson})")
+    stage.run("tank", "inbox", "approve", item["id"])
+    memory = (stage.folder / "tank/agents/tank/memory.md").read_text("utf-8")
+    assert f"{text} — right: r (velma: a person's yes, seen 4 in 2 wordings; {lesson})" in memory
+    stage.run("tank", "sync")
+    assert (stage.folder / "tank/agents/tank/memory.md").read_text("utf-8") == memory
+
+
 @pytest.mark.parametrize("said", ["inbox approve", "inbox reject", "promote", "demote"])
 def test_a_promotion_whose_decision_is_undone_waits_again_at_once(stage, said):
     for agent in ("velma", "tank"):

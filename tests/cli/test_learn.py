@@ -227,6 +227,7 @@ def test_what_is_dismissed_waits_no_more_stays_in_the_log_and_can_be_stated(stag
     assert re.findall("dismissed: no, (.+)", stage.run(velma, "learn", "--waiting", "--all").stdout) == ["pnpm"]
     assert second in stage.run(velma, "learn", "--dismiss", "--all").stdout
     assert "no correction waits" in stage.run(velma, "learn", "--dismiss", "--all").stdout
+    assert stage.run(velma, "learn", "--waiting", "--all").stderr == "", "no lesson is asked for"
     listed = json.loads(stage.run(velma, "learn", "--waiting", "--all", "--json").stdout)["waiting"]
     assert [each["id"] for each in listed] == [first, second]
     assert "seen 1 time" in stage.run(velma, "learn", second, "--pattern", "Use tabs").stdout

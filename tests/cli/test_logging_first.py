@@ -167,6 +167,8 @@ def test_what_a_correction_lacks_is_named_at_once_with_the_whole_command(w):
         assert whole in done.stderr
         assert not w.patterns("w")["patterns"]
 
+    known = w.run("w", "correct", "--same", "p-1", "--wrong", "w", expect=2).stderr
+    assert 'fleet correct --wrong "..." --right "..." --same p-1' in known
     assert "No such option" in w.run("w", "correct", "--nonsense", expect=2).stderr
 
 

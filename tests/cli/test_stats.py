@@ -43,7 +43,9 @@ def test_corrections_relapses_and_the_way_to_the_fleet(stage, velma):
     assert found["to_fleet"]["lessons"][0]["id"] == pattern
     assert 0 <= found["to_fleet"]["median_hours"] < 1
     drawn = stage.run(velma, "stats").stdout
+    assert drawn.startswith("Agents here: velma\n\nCorrections per week on this machine: ")
     assert "█" in drawn
+    assert "  0/3   0/2 > 0/1 " in drawn
     assert "Use pnpm" in drawn
     assert "From first correction to the fleet's memory" in drawn
 

@@ -819,6 +819,25 @@ def test_a_merge_that_keeps_somebodys_words_edits_nothing(stage):
     assert "text: edited by" in stage.run(who, "start").stdout
 
 
+def test_words_that_an_undo_puts_back_are_their_authors_and_edited_by_nobody(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    one, other = stage.correct("velma", LESSON), stage.correct("velma", OTHER)
+    for agent in ("velma", "tank"):
+        stage.run(agent, "sync")
+    stage.run("tank", "merge", "--force", max(one, other), min(one, other))
+    stage.run("tank", "undo")
+    stage.run("tank", "sync")
+    shown = stage.run("tank", "patterns").stdout + stage.run("tank", "start").stdout
+    assert "edited by" not in shown + stage.git("show", "fleet:README.md", where="clan.git")
+    assert "text was put back" in stage.run("tank", "show", min(one, other)).stdout
+    stage.run("velma", "edit", max(one, other), "--set", "text=Say it otherwise")
+    for agent in ("velma", "tank"):
+        stage.run(agent, "sync")
+    stage.run("tank", "edit", max(one, other), "--set", f"text={LESSON if one > other else OTHER}")
+    assert "text: edited by tank" in stage.run("tank", "patterns").stdout, "the author meant something else by now"
+
+
 @pytest.mark.parametrize(("words", "sign"), [(("undo",), "Taking back"), (("doctor",), "Looking")])
 def test_what_may_take_long_shows_on_a_terminal_that_it_is_at_work(w, words, sign):
     w.correct("w", LESSON)

@@ -229,7 +229,7 @@ def test_a_declaration_tells_no_count_that_nobody_counted(workspace):
 def test_a_declaration_opens_the_door_once(workspace):
     fail(workspace, 3)
     assert stopped(workspace)
-    assert declare(workspace).opened == ("pytest",)
+    assert declare(workspace).opened == ("pytest -q",)
     assert stopped(workspace) is None
     fail(workspace)
     assert stopped(workspace)

@@ -96,7 +96,7 @@ def test_a_small_context_is_golden():
 def test_an_empty_clan_learns_how_to_log_its_first_correction():
     told = context()
     assert_framed(told)
-    assert "Nothing is known here yet" in told
+    assert "No lesson and no discovery stands here" in told
     assert ":\n" not in told  # no heading of an empty section
 
 

@@ -255,6 +255,7 @@ def test_it_tells_how_many_wait_since_when_and_how_long_decisions_take(w, clock)
     found = Inboxes(w, ["velma"]).count()
     assert (found.number, found.since, found.kinds) == (4, "2026-11-21", {"skill": 3, "persona": 1})
     assert "4 things wait" in found.summary()
+    assert "(3 skills, 1 persona)" in found.summary()
     decide(w, ids[0], "approved")
     clock.now += 2 * DAY
     decide(w, ids[1], "rejected")

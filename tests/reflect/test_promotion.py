@@ -108,7 +108,7 @@ def shards(w: Workspace) -> dict[str, bytes]:
 
 def test_the_third_occurrence_enters_once_with_its_evidence_and_is_published(w):
     tell(w, line({"velma.00000007": 3}))
-    first = promote(w, rights=lambda: {pattern_id(LESSON): "awk -v"})
+    first = promote(w, rights=lambda: {pattern_id(LESSON): ["awk -v"]})
     assert [(p.id, p.reason, p.evidence) for p in first.promoted] == [(pattern_id(LESSON), "own", "seen 3 by velma")]
     row = f"- {LESSON} — right: awk -v (seen 3 by velma; {pattern_id(LESSON)})"
     assert row in memory(w).splitlines()

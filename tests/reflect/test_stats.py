@@ -138,6 +138,11 @@ def test_a_merged_lesson_has_the_relapses_and_exposures_of_its_records():
     assert (found.before, found.after) == (_Rate(0, None), _Rate(2, None))
 
 
+def test_the_figure_of_the_clan_is_never_smaller_than_the_part_of_this_machine():
+    found = only([lesson(shown=1, relapsed=2)], relapses(1, 2), {pid(1): Exposure(3, before=0, uncounted=2)})
+    assert (found.whole, found.as_json()["shown"]) == (_Rate(2, 3), 3)
+
+
 def test_a_lesson_that_nobody_was_shown_and_nobody_met_again_is_not_listed():
     assert stats_of([lesson(seen=3)]).lessons == []
 

@@ -208,7 +208,7 @@ def test_a_consent_that_was_given_on_another_machine_is_none_here(tmp_path, remo
     consent = root / ".fleet/consent"
     consent.write_text(consent.read_text().replace(MACHINE, "fedcba9876543210"))
     workspace = opened(root)
-    moving.upgrade(workspace)
+    assert "`fleet upgrade --yes`" in moving.upgrade(workspace)[-1]
     assert workspace.state.agreed("remote") == []
 
 

@@ -184,7 +184,8 @@ class Where:
         if not token and consent.is_loopback(parts.hostname or "") and parts.scheme == "ws":
             token = _published_token(parts.port or 80)
             if not token:
-                raise ConnectionRefusedError(f"no live server of yours listens on port {parts.port or 80}")
+                other = f"that of another user needs its token in {_DEFAULT.token_env}, or where --token-env says"
+                raise ConnectionRefusedError(f"no live server of yours listens on port {parts.port or 80}; {other}")
         return {"Authorization": f"Bearer {token}"} if token else {}
 
 
