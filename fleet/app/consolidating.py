@@ -129,18 +129,27 @@ class _Migration(NamedTuple):
 
 
 def close_session(
-    workspace: Workspace, agent: str, session: str, reflection: Reflection | None = None, run: str = ""
+    workspace: Workspace,
+    agent: str,
+    session: str,
+    reflection: Reflection | None = None,
+    run: str = "",
+    *,
+    only_log: bool = False,
 ) -> _Closing:
     """Log what a session did, suggest or promote what recurs, and consolidate if the gates are open.
 
     A second call adds nothing. A session without events gets no block. A block has the lines of the reflection, made by
     ``run``; without one, the observations.
+    ``only_log``: the rest is left to the next session's end, or to a sleep.
     """
     if workspace.is_read_only:
         return _Closing("", _Suggestions(auto_reflect.SUGGEST))
     Runs(workspace).recover()
     lines = _lines_of_reflection(reflection) if reflection is not None else {}
     log = _log_session(workspace, agent, session, lines, run if lines else "")
+    if only_log:
+        return _Closing(log, _Suggestions(auto_reflect.SUGGEST))
     suggested = suggest(workspace, agent)
     consolidated = None
     if check(workspace, agent, session).is_open:
@@ -156,7 +165,9 @@ def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[
     with workspace.lock("scratchpad", _LOCK_WAIT_S):
         pad = Scratchpad(Runs(workspace).page(auto_reflect.FILE).text)
         observed = [each for each in pad.statements() if each.session == whose.key]
-        since = min([_day(now_ms - 2 * _DAY_MS), *(each.at[:10] for each in observed)])
+        # A reflection may be of an earlier day, and its block there already.
+        days = DAYS_REFLECTED if run else 2
+        since = min([_day(now_ms - days * _DAY_MS), *(each.at[:10] for each in observed)])
         logged, reflected = set[str](), ""
         for block in _standing_blocks(workspace, since):
             if block.session == whose.key and block.is_whole:

@@ -16,7 +16,6 @@ import msgspec
 
 from fleet.app import consolidating, inbox, learning, reflecting, session_end, sharing, starting, tidying
 from fleet.app.events import PROMOTED, opened
-from fleet.app.session_end import ReflectResult
 from fleet.hosts import local
 from fleet.hosts.local import GUEST, Call, LocalFolder
 from fleet.learn.corrections_md import Correction
@@ -334,14 +333,12 @@ def end_session(call: Call) -> str:
     with call.guarded("old sessions are still remembered"):
         LocalFolder(call.root).prune()
     if call.agent == GUEST:
-        _close_session(call, ())
+        _close_session(call)
         return "nothing was sent: no agent is named here, see `fleet init --agent NAME`"
-    reflected: list[ReflectResult] = []
     with opened(call) as workspace, call.guarded("the session was not reflected on"):
-        reflected += session_end.reflect_due(workspace, only=call.session)
-        for result in reflected:
+        for result in session_end.reflect_due(workspace, only=call.session):
             call.log(f"reflected on {result.session}: {result.summary()}")
-    _close_session(call, reflected)
+    _close_session(call)
     with opened(call) as workspace:
         if workspace.config.hook.sync_at_end:
             synced = sharing.sync_if_agreed(workspace, call.agent)
@@ -366,11 +363,8 @@ def _note_promoted(call: Call, texts: Iterable[str]) -> None:
         )
 
 
-def _close_session(call: Call, reflected: Iterable[ReflectResult]) -> None:
-    """Log what the session did; suggest, promote and consolidate what recurs."""
-    with call.guarded("what this session did is in no daily log"):
-        own = ((each.plan, each.record) for each in reflected if each.session == call.session)
-        made = next(((plan.reflection, record.run) for plan, record in own if plan and record), (None, ""))
-        with opened(call) as workspace:
-            if summary := consolidating.close_session(workspace, call.agent, call.session, *made).summary():
-                call.log(summary)
+def _close_session(call: Call) -> None:
+    """Log what the session did, where no reflection has; suggest, promote and consolidate what recurs."""
+    with call.guarded("what this session did is in no daily log"), opened(call) as workspace:
+        if summary := consolidating.close_session(workspace, call.agent, call.session).summary():
+            call.log(summary)

@@ -83,9 +83,7 @@ def _done() -> None:
             return
         reflected = session_end.reflect(workspace, who, path, by_hand=True)
         _show([reflected])
-        plan, record = reflected.plan, reflected.record
-        run = record.run if record is not None else ""
-        _close(workspace, who, reflected.session, plan.reflection if plan is not None else None, run)
+        _close(workspace, who, reflected.session, *reflected.stands)
 
 
 def _close(workspace: Workspace, agent: str, session: str, reflection: Reflection | None, run: str = "") -> str:
