@@ -77,24 +77,27 @@ class Entry(NamedTuple):
         Entries are rows of a table, pipe lines or bullets, also in a code fence or in brackets.
         """
         entries: list[Entry] = []
-        category = ""
+        category, is_categorised = "", False
         parts = (page.inside(section) for title in titles for section in page.named(title))
         candidates = [row for part in parts for row in part] if titles else page.rows
         for index, row in enumerate(candidates):
             text = row.text.strip()
             if heading := re.fullmatch(HEADING, text) if not row.is_code else None:
                 category = _NAMED.get(re.sub(r"[^a-z]+", "", heading[2].casefold()).rstrip("s"), "")
+                is_categorised = False
                 continue
             after = candidates[index + 1].text.strip() if index + 1 < len(candidates) else ""
+            if is_header := bool("|" in text and "-" in after and re.fullmatch(_RULE, after)):
+                is_categorised = _plain(Page.cells(text)[0]) == "category"
             if (
                 not text
                 or text.startswith(("```", "~~~"))
                 or re.fullmatch(_RULE, text)
-                or ("|" in text and "-" in after and re.fullmatch(_RULE, after))
+                or is_header
                 or (Whose.named_on(row) is not None and Statement.observed([row]))
             ):
                 continue  # nor is a table's header row an entry, or an observation whose heading a person deleted
-            if (entry := _entry(text, category)) is not None:
+            if (entry := _entry(text, category, has_own=is_categorised and text[0] == "|")) is not None:
                 entries.append(entry._replace(number=row.number))
         return entries
 
@@ -216,7 +219,11 @@ def _labelled(line: str) -> tuple[str, str]:
     return (_KINDS.get(label["label"].casefold(), "failed"), (label["rest"] or "").strip()) if label else ("", text)
 
 
-def _entry(text: str, category: str) -> Entry | None:
+def _entry(text: str, category: str, *, has_own: bool = False) -> Entry | None:
+    """Return a row's entry; None for prose and a template.
+
+    ``has_own``: the first of three cells is its category, also an unknown one.
+    """
     match = re.fullmatch(_BULLET, text)
     body = (match["text"] if match else text).strip()
     if not match and "|" not in body:
@@ -226,11 +233,15 @@ def _entry(text: str, category: str) -> Entry | None:
     cells = [re.sub(r"^\[([^][]*)\]$", r"\1", each).strip() for each in Page.cells(body)]
     if not any(cells) or tuple(each.casefold() for each in cells[:2]) in _TEMPLATES:
         return None
-    own = _NAMED.get(cells[0].casefold().rstrip("s"), "") if len(cells) >= 2 else ""
-    rest = cells[1:] if own else cells
+    own = _NAMED.get(_plain(cells[0]).rstrip("s"), "") if len(cells) >= 2 else ""
+    rest = cells[1:] if own or (has_own and len(cells) >= 3) else cells
     if len(rest) == 1 and " — " in rest[0]:
         rest = rest[0].split(" — ", 1)
     return Entry(own or category or category_of(" ".join(rest)), rest[0], " | ".join(filter(None, rest[1:])))
+
+
+def _plain(cell: str) -> str:
+    return cell.strip("*`_ ").casefold()
 
 
 _NAMED = {"gotcha": GOTCHA, "pattern": PATTERN, "boundary": BOUNDARY, "boundarie": BOUNDARY}

@@ -746,6 +746,18 @@ def test_rows_in_every_form_are_read(body):
     assert (row.category, row.item, row.detail) == ("Gotcha", "DB_URL", "set it")
 
 
+@pytest.mark.parametrize("category", ["Preference", "Nonsense", "", "**Pattern**", "`Pattern`"])
+def test_the_column_of_categories_never_becomes_the_rule(category):
+    head = "| **Category** | Item | Detail |\n|---|---|---|\n"
+    table = f"## Ready to Promote\n\n{head}| {category} | use tabs in Makefiles | seen often |\n"
+    (row,) = Scratchpad(table).ready()
+    assert row[:3] == ("Pattern", "use tabs in Makefiles", "seen often")
+    (row,) = Scratchpad(table.replace("Category", "Item").replace(category or "  ", "DB_URL")).ready()
+    assert row.item == "DB_URL", "a table without that column has none"
+    (row,) = Scratchpad(f"## Ready to Promote\n\n{head}| DB_URL | set it |\n").ready()
+    assert row[:3] == ("Pattern", "DB_URL", "set it"), "a row of two cells has an item and a detail"
+
+
 def recurring(page: str, least: int) -> list[str]:
     """What came up in so many separate sessions."""
     return [each.text for each in Recurrence.among(Scratchpad(page).statements())[0] if len(each.sessions) >= least]
