@@ -747,6 +747,22 @@ def test_stale_pointers_are_dropped_and_no_file_is_removed(project):
     assert set(project.files()) == before
 
 
+def test_the_number_of_another_tools_pointer_never_falls_and_its_first_session_counts(project):
+    topic = (
+        "---\ntype: gotcha\ncreated: 2026-01-01\nupdated: 2026-02-01\n---\n\n# The orders table needs an index\n\n"
+        "## What\n\nThe orders table needs an index.\n\n## History\n\n- Added: 2026-01-01 (first seen)\n"
+        "- Updated: 2026-02-01 (merged from session 2026-02-01)\n"
+    )
+    pointers = "".join(f"- [T](topics/{n}.md#what) — it does (seen {n} sessions)\n" for n in (2, 9))
+    project.write(INDEX, f"# Project Memory\n\n{pointers}")
+    for n in (2, 9):
+        project.write(f".agents/topics/{n}.md", topic if n == 9 else topic.replace("index", "view"))
+    log(project, 1, {"Patterns Learned": ["the orders table needs an index", "the orders table needs a view"]})
+    assert project.consolidate(force=True).run
+    assert project.read(INDEX) == f"# Project Memory\n\n{pointers.replace('seen 2', 'seen 3')}"
+    assert project.read(".agents/topics/9.md").count("merged from session") == 2
+
+
 def test_a_dry_run_names_the_gate_that_keeps_the_same_command_from_its_plan(project):
     log(project, 1, {"Patterns Learned": ["the orders table needs an index"]})
     shown = project.fleet("consolidate", "--dry-run").stdout
