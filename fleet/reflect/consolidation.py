@@ -67,6 +67,8 @@ _SPAN = re.compile(r"`([^`\n]{3,80})`")
 _DATE = re.compile(r"(?<![\w=:/@.-])\(?\d{4}-\d\d(?:-\d\d)?\)?(?![\w-])", re.ASCII)
 _SLUG_CHARS_MAX = 60
 _TITLE_CHARS_MAX = 80
+_POINTER_TITLE_MIN = 20
+"""Characters of a title that a pointer has at least, beside a long file name of a person's."""
 _WHERE_MAX = 8
 _SECTIONS = {"pattern": "Patterns", "gotcha": "Gotchas", "preference": "Preferences"}
 
@@ -383,15 +385,16 @@ def _has_own_words(line: str) -> bool:
 
 
 def _pointer(topic: Topic) -> str:
-    anchor = re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", topic.title.casefold().strip()))
-    title = topic.title.replace("[", "(").replace("]", ")")
-    head = f"- [{title}]({topic.path.removeprefix('.agents/')}#{anchor})"
+    target, kind = f"({topic.path.removeprefix('.agents/')}#what)", topic.type or "topic"
+    room = POINTER_CHARS_MAX - len(f"- []{target} — {kind} {topic.seen}")
+    title = shortened(topic.title, max(room, _POINTER_TITLE_MIN)).replace("[", "(").replace("]", ")")
+    head = f"- [{title}]{target}"
     hook = next((each for each in topic.texts if each != topic.title), "")
     start = topic.title.rstrip("…")
     if hook.casefold().startswith(start.casefold()):
         hook = hook[len(start) :].lstrip(" —–-;:,.")
     room = POINTER_CHARS_MAX - len(head) - len(topic.seen) - 4
-    summary = shortened(hook, room) if hook and room > 15 else topic.type or "topic"
+    summary = shortened(hook, room) if hook and room > 15 else kind
     return " ".join(filter(None, (head, "—", summary, topic.seen)))
 
 
