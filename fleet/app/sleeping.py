@@ -24,7 +24,6 @@ from fleet.model.errors import BusyError, FleetError, UsageError
 from fleet.reflect import inbox as waiting
 from fleet.reflect import memory_md, records
 from fleet.reflect.housekeeping import Mode
-from fleet.reflect.inbox import Inboxes
 from fleet.reflect.records import Record, Records, Written
 from fleet.store import changes
 from fleet.store.runs import PART, Draft, Field, Runs
@@ -270,13 +269,10 @@ def _publish(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
 def _review(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Put lessons that may be one, or contradict each other, into the inbox."""
     clusters = reflecting.current_clusters(workspace)
-    pending = tuple(reflecting.to_review(clusters))
-    before = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()}
-    dropped = [] if dry_run else inbox.refresh(workspace)
-    pending += tuple(f"dropped, since nobody decided it in time: {each.dropped()}" for each in dropped)
-    new = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()} - before
-    summary = f"{counted(len(new), 'thing')} more to decide: fleet inbox" if new else ""
-    return Phase(read=counted(len(clusters.groups), "cluster"), changed=len(new), summary=summary, left=pending)
+    pending, listed = tuple(reflecting.to_review(clusters)), inbox.refresh(workspace, dry_run=dry_run)
+    pending += tuple(f"dropped, since nobody decided it in time: {each.dropped()}" for each in listed.dropped)
+    summary = f"{counted(listed.new, 'thing')} more to decide: fleet inbox" if listed.new else ""
+    return Phase(read=counted(len(clusters.groups), "cluster"), changed=listed.new, summary=summary, left=pending)
 
 
 def _compaction(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: ARG001 - as all of them

@@ -577,6 +577,15 @@ def test_a_reflection_that_failed_is_left_and_no_success(waiting):
     assert [(each.record.kind, each.record.outcome) for each in passes] == [("reflection", "skipped")]
 
 
+def test_a_dry_run_counts_what_would_wait_in_the_inbox_and_puts_nothing_there(workspace):
+    for text in ("Always squash the commits before a merge", "Never squash the commits before a merge"):
+        learning.correct(workspace, "velma", Correction("it went wrong", "", text))
+    for is_dry in (True, True, False):
+        phase = by_name(sleeping.sleep(workspace, "velma", dry_run=is_dry, only="review"))["review"]
+        assert (phase.changed, phase.summary) == (1, "1 thing more to decide: fleet inbox")
+    assert not by_name(sleeping.sleep(workspace, "velma", dry_run=True, only="review"))["review"].changed
+
+
 def test_a_dry_run_shows_what_came_up_in_three_sessions(workspace):
     daily_logs(workspace)
     before = pages(workspace)
