@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from crdt import clock
+from fleet.model import limits
 from fleet.model.pattern import MERGED_FROM, STAGE, Pattern
 from fleet.reflect.clusters import Closeness, alike
 from fleet.reflect.exposure import Exposures
@@ -342,7 +343,7 @@ class _Pass:
             gained.setdefault(winner.id, winner)
             self.notes[winner.id] = winner._replace(
                 accesses=winner.accesses + loser.accesses,
-                tags=tuple(dict.fromkeys([*winner.tags, *loser.tags])),
+                tags=tuple(dict.fromkeys([*winner.tags, *loser.tags]))[: limits.TAGS_MAX],
                 merged=(*winner.merged, loser.id),
             )
         for before in gained.values():

@@ -201,6 +201,23 @@ def test_dates_of_a_corrections_lesson_become_absolute_in_the_clans_record_while
     assert workspace.patterns.get(mine).text == "The build broke yesterday in CI"
 
 
+def test_a_corrections_lesson_gets_the_tags_of_both_while_it_is_its_own_alone(workspace, wall):
+    ids = list[str]()
+    for text in ("Always run {}migrations before the seed step", "Restart {}workers after a rotation of the keys"):
+        for tag in ("", "the "):
+            told = Correction("w", "r", text.format(tag), tags=(tag.strip() or "x",))
+            ids.append(learning.correct(workspace, "velma", told).id)
+            wall.ms += HOUR_MS
+    shard = workspace.clan / "patterns.d/tank.c0ffee42.jsonl"
+    shard.write_bytes(encode(Line(ids[3], {"tank.c0ffee42": Column(add=clock.pack(START_MS), n={"seen": 1})})) + b"\n")
+    done = tidy(workspace)
+    assert done.report.consolidated == 2
+    assert [workspace.patterns.get(each).tags for each in (ids[1], ids[3])] == [["the", "x"], ["the"]]
+    assert not tidy(workspace).plan.changes
+    undoing.undo(workspace, done.run)
+    assert workspace.patterns.get(ids[1]).tags == ["the"]
+
+
 def test_what_somebody_edited_after_the_pass_stays_when_it_is_undone(workspace):
     logged = learning.correct(workspace, "velma", Correction("w", "r", "The build broke yesterday in CI")).id
     done = tidy(workspace)
