@@ -42,7 +42,7 @@ class _Suggestions(NamedTuple):
     """Result of a suggestion: suggested rows, and rows promoted into AGENTS.md with their runs.
 
     Attributes:
-        left: why rows of ``auto`` wait all the same, a sentence each.
+        left: why rows of ``auto`` wait all the same, and that a directive is unknown, a sentence each.
         compressed: number of observations that went to the daily logs.
     """
 
@@ -239,7 +239,7 @@ def suggest(workspace: Workspace, agent: str, *, dry_run: bool = False) -> _Sugg
         return _Suggestions(mode, compressed=compressed)
     new, waiting = _recurred(workspace, page)
     promoted: list[tuple[Entry, str]] = []
-    reasons: list[str] = []
+    reasons = [*filter(None, [Scratchpad(page).unknown_mode()])]
     if mode == auto_reflect.AUTO:
         for row, recurrence in [*waiting, *((_as_row(each), each) for each in new)]:
             if recurrence.is_directive:

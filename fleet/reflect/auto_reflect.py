@@ -35,7 +35,7 @@ DAILY = "<!-- fleet: observations and session entries go to .agents/logs -->"
 """The line of a scratchpad that was migrated."""
 TEMPLATE = Path(__file__).with_name("data").joinpath("scratchpad.md").read_text("utf-8")
 
-_DIRECTIVE = r"(?i)\s*auto-reflect\s*:\s*promote\s*=\s*[\"']?(\w+)[\"']?\s*"
+_DIRECTIVE = r"(?i)\s*auto-reflect\s*:\s*promote\s*=\s*[\"']?([^\"'\s]*)[\"']?\s*"
 _DIRECTIVE_LINES = 10
 _DAY = r"(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})"
 _ENTRY = rf"(?i)(?:session[ \t:]+)?\[?{_DAY}\]?(?!\d)[ \t]*[—–:|-]*[ \t]*(?P<topic>.*)"
@@ -113,10 +113,19 @@ class Scratchpad:
 
     def mode(self) -> str:
         """Return the mode of promotion in the directive: "suggest" (the default), "auto" or "off"."""
+        mode = self._directive()
+        return mode if mode in (SUGGEST, AUTO, OFF) else SUGGEST
+
+    def unknown_mode(self) -> str:
+        """Return why the directive counts as ``suggest`` though it is another word; "" where it is none."""
+        if (mode := self._directive()) in (SUGGEST, AUTO, OFF):
+            return ""
+        return f"`promote={mode[:20]}` in {FILE} is none of {SUGGEST}, {AUTO}, {OFF}: it counts as {SUGGEST}"
+
+    def _directive(self) -> str:
         first = rows("\n".join(self._text.splitlines()[:_DIRECTIVE_LINES]))
         directives = (re.fullmatch(_DIRECTIVE, comment) for row in first for comment in row.comments)
-        mode = next((match[1].lower() for match in directives if match), SUGGEST)
-        return mode if mode in (SUGGEST, AUTO, OFF) else SUGGEST
+        return next((match[1].lower() for match in directives if match), SUGGEST)
 
     def is_daily(self) -> bool:
         """Return whether the page was migrated: observations go to the daily logs alone."""

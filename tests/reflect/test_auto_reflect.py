@@ -469,6 +469,18 @@ def test_suggest_never_touches_agents_md(project):
     assert project.read("AGENTS.md") == RULES
 
 
+@pytest.mark.parametrize("word", ["of", "none", "auto-yes", ""])
+def test_an_unknown_word_in_the_directive_suggests_and_is_named(project, word):
+    project.write(".agents.local.md", auto_reflect.TEMPLATE.replace("suggest", word, 1))
+    named = f"`promote={word}` in .agents.local.md is none of suggest, auto, off: it counts as suggest"
+    assert named in project.fleet("sleep", "--only", "observations").stdout
+    assert named in project.fleet("doctor").stdout
+    three_sessions(project)
+    assert project.rows()
+    project.write(".agents.local.md", auto_reflect.TEMPLATE)
+    assert "is none of" not in project.fleet("doctor").stdout
+
+
 def test_off_stops_reflection_and_not_observation(project):
     project.write(".agents.local.md", auto_reflect.TEMPLATE.replace("suggest", "off"))
     three_sessions(project)
