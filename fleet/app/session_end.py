@@ -197,10 +197,14 @@ def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
         do = "`fleet reflect --agree` says yes on this machine"
         yield "note", f"{named[:200]} is named and nobody agreed", "the rules are asked", do
         return
+    mend = "mend the variable or the PATH, also that of a service"
+    if idle := allowed.unread_idle(os.environ):
+        yield "note", idle, "sessions are reflected on after that many quiet minutes", mend
     if choice.trouble and choice.named != RULES:
-        do = "mend the variable or the PATH, also that of a service; or `fleet reflect --use rules`"
-        yield "note", choice.trouble, "sessions wait", do
+        yield "note", choice.trouble, "sessions wait", f"{mend}; or `fleet reflect --use rules`"
         return
+    if choice.trouble:
+        yield "note", choice.trouble, "nothing waits: the rules are asked, which cost nothing", mend
     agent = agent or workspace.replicas().default_agent
     lines = Records(workspace, agent).read() if agent else []
     banned = sum(each.line == RAN and "banned word" in each.why for each in lines)

@@ -677,6 +677,22 @@ def test_a_limit_that_nobody_can_read_spends_nothing_and_is_named(w, talk, tmp_p
     assert times_asked(tmp_path) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("REFLECTION_IDLE_MIN", "abc", "no number of minutes, so that 30 hold"),
+        ("REFLECTION_IDLE_MIN", "-5", "no number of minutes, so that 30 hold"),
+        ("REFLECTION_DAILY_CAP_USD", "5,00", "no amount below 1,000,000 dollars"),
+    ],
+)
+def test_a_variable_that_nobody_can_read_is_named_while_the_rules_are_asked_too(w, monkeypatch, name, value, words):
+    monkeypatch.setenv(name, value)
+    unread, now = session_end.findings(w, "velma")
+    assert (unread[0], f"{name}={value!r}: {words}" in unread[1], now[0]) == ("note", True, "ok")
+    monkeypatch.setenv(name, "45")
+    assert [each[0] for each in session_end.findings(w, "velma")] == ["ok"]
+
+
 def test_a_session_that_somebody_named_runs_the_next_day_too_where_it_was_deferred(w, clock, tmp_path, monkeypatch):
     monkeypatch.setenv("REFLECTION_DAILY_CAP_USD", "0.5")
     scripted(w, tmp_path, answer(), cost=0.5)
