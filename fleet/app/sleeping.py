@@ -87,16 +87,16 @@ class Slept(NamedTuple):
         return sum(each.changed for each in self.phases)
 
 
-def sleep(workspace: Workspace, agent: str, *, dry_run: bool = False, only: str = "") -> Slept:
-    """Run the phases, or one phase alone; a dry run plans them, and changes nothing.
+def sleep(workspace: Workspace, agent: str, *, dry_run: bool = False, only: Sequence[str] = ()) -> Slept:
+    """Run the phases, or some of them alone; a dry run plans them, and changes nothing.
 
     Raises:
         UsageError: there is no such phase.
         BusyError: another sleep runs; the record says so.
     """
-    if only and only not in PHASES:
-        raise UsageError(f"there is no phase {only[:40]!r}: {', '.join(PHASES)}. Nothing was changed")
-    chosen = {name: act for name, act in PHASES.items() if only in ("", name)}
+    if unknown := next((name for name in only if name not in PHASES), ""):
+        raise UsageError(f"there is no phase {unknown[:40]!r}: {', '.join(PHASES)}. Nothing was changed")
+    chosen = {name: act for name, act in PHASES.items() if name in (only or PHASES)}
     if dry_run:
         return Slept("", tuple(_run_phase(name, act, workspace, agent, dry_run=True) for name, act in chosen.items()))
     # From before the phases: what comes while they run is the next sleep's, which also looks at what this one changed.

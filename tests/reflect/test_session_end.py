@@ -744,7 +744,7 @@ def test_a_session_that_was_deferred_has_its_block_when_a_sleep_reflects_on_it(w
     monkeypatch.setenv("REFLECTION_DAILY_CAP_USD", "0.1")
     assert session_end.reflect(w, "velma", talk.path, by_hand=True).is_deferred
     monkeypatch.delenv("REFLECTION_DAILY_CAP_USD")
-    sleeping.sleep(w, "velma", only="reflections")
+    sleeping.sleep(w, "velma", only=["reflections"])
     [(run, number)] = blocks(w)
     assert (run, number) == (Records(w, "velma").passes()[0].record.run, 1)
 

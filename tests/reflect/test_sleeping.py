@@ -253,11 +253,18 @@ def test_a_mutation_that_worked_becomes_a_pattern(tmp_path):
 def test_one_phase_may_be_asked_for_alone(workspace):
     notes(workspace)
     daily_logs(workspace)
-    slept = sleeping.sleep(workspace, "velma", only="tidy")
+    slept = sleeping.sleep(workspace, "velma", only=["tidy"])
     assert [each.name for each in slept.phases] == ["tidy"]
     assert not (workspace.root / ".agents/topics").exists()
     with pytest.raises(UsageError, match="there is no phase 'dream'"):
-        sleeping.sleep(workspace, "velma", only="dream")
+        sleeping.sleep(workspace, "velma", only=["tidy", "dream"])
+
+
+def test_several_phases_may_be_asked_for_and_run_in_their_own_order(waiting):
+    slept = json.loads(waiting.run("w", "sleep", "--only", "review", "--only", "tidy", "--json").stdout)
+    assert [each["name"] for each in slept["phases"]] == ["tidy", "review"]
+    everything = json.loads(waiting.run("w", "sleep", "--only", "", "--dry-run", "--json").stdout)
+    assert len(everything["phases"]) == len(sleeping.PHASES)
 
 
 def test_a_dry_run_shows_what_would_be_done_and_changes_nothing(workspace):
@@ -581,15 +588,15 @@ def test_a_dry_run_counts_what_would_wait_in_the_inbox_and_puts_nothing_there(wo
     for text in ("Always squash the commits before a merge", "Never squash the commits before a merge"):
         learning.correct(workspace, "velma", Correction("it went wrong", "", text))
     for is_dry in (True, True, False):
-        phase = by_name(sleeping.sleep(workspace, "velma", dry_run=is_dry, only="review"))["review"]
+        phase = by_name(sleeping.sleep(workspace, "velma", dry_run=is_dry, only=["review"]))["review"]
         assert (phase.changed, phase.summary) == (1, "1 thing more to decide: fleet inbox")
-    assert not by_name(sleeping.sleep(workspace, "velma", dry_run=True, only="review"))["review"].changed
+    assert not by_name(sleeping.sleep(workspace, "velma", dry_run=True, only=["review"]))["review"].changed
 
 
 def test_a_dry_run_shows_what_came_up_in_three_sessions(workspace):
     daily_logs(workspace)
     before = pages(workspace)
-    shown = by_name(sleeping.sleep(workspace, "velma", dry_run=True, only="observations"))["observations"]
+    shown = by_name(sleeping.sleep(workspace, "velma", dry_run=True, only=["observations"]))["observations"]
     assert pages(workspace) == before
-    done = by_name(sleeping.sleep(workspace, "velma", only="observations"))["observations"]
+    done = by_name(sleeping.sleep(workspace, "velma", only=["observations"]))["observations"]
     assert (shown.changed, shown.summary) == (done.changed, done.summary) == (1, "1 row is ready to promote")

@@ -398,7 +398,7 @@ def test_a_sleep_names_the_facts_of_the_hosts_memory_and_not_notes_that_it_left(
     workspace = opened(root, wall, "[hook]\nauto_memory = true\n")
     for number in range(5):
         note(workspace, number, f"Number {number} of the modules needs index {number * 7}")
-    (phase,) = sleeping.sleep(workspace, "velma", only="tidy").phases
+    (phase,) = sleeping.sleep(workspace, "velma", only=["tidy"]).phases
     assert (phase.changed, phase.summary) == (1, "1 fact of the host's memory: fleet inbox")
     workspace.close()
 
