@@ -513,6 +513,16 @@ def test_done_ends_the_session_that_the_environment_names_and_no_other(tmp_path)
     assert [each.session for each in LocalFolder(str(tmp_path / "w")).heard()] == ["sess-b"]
 
 
+def test_a_second_undo_after_done_does_not_deny_the_first(tmp_path):
+    stand = Stage(tmp_path)
+    stand.run("w", "init", "--agent", "velma")
+    talk = taught(tmp_path / "s.jsonl", "sess-a")
+    LocalFolder(str(tmp_path / "w")).hear("sess-a", "claude-code", "velma", str(talk.path), has_ended=False)
+    stand.run("w", "done", "--session", "sess-a")
+    assert "taken back: reflect-" in stand.run("w", "undo").stdout
+    assert "nothing is left to take back after `fleet done`; nothing" in stand.run("w", "undo", expect=1).stderr
+
+
 def test_a_sleep_that_only_rendered_pages_does_not_say_that_nothing_changed(tmp_path):
     stand = Stage(tmp_path)
     stand.run("w", "init", "--agent", "velma")
