@@ -35,6 +35,8 @@ DAYS_REFLECTED = 120
 """Days of logs that a session's end reads for what has come up before."""
 _DAY_MS = 86_400_000
 _LOCK_WAIT_S = 5.0
+_COMPRESSED = f"compressed {auto_reflect.FILE}"
+"""Summary of a run that compressed the scratchpad."""
 _DIFF_ROWS = 200
 
 
@@ -234,7 +236,7 @@ def suggest(workspace: Workspace, agent: str, *, dry_run: bool = False) -> _Sugg
         return _Suggestions(auto_reflect.SUGGEST)
     page = Runs(workspace).page(auto_reflect.FILE).text
     mode = Scratchpad(page).mode()
-    compressed = len(Scratchpad(page).compressed(workspace.wall()[:10])[1]) if dry_run else _compress(workspace, agent)
+    compressed = len(_compressed(workspace, page)[1]) if dry_run else _compress(workspace, agent)
     if mode == auto_reflect.OFF:
         return _Suggestions(mode, compressed=compressed)
     new, waiting = _recurred(workspace, page)
@@ -408,13 +410,24 @@ def decide(workspace: Workspace, agent: str, body: Mapping[str, Any], *, is_yes:
     return _apply(workspace, agent, plan)
 
 
+def _compressed(workspace: Workspace, page: str) -> tuple[str, list[str]]:
+    """Return a compressed scratchpad and the moved lines: none that somebody brought back by an undo."""
+    undone, kept = Runs(workspace).undone(), set[str]()
+    for run in Runs(workspace).listed() if undone else ():
+        for edit in run.edits if run.id in undone and run.summary == _COMPRESSED else ():
+            if edit.path == auto_reflect.FILE:
+                after = (edit.after or b"").decode("utf-8", "surrogateescape")
+                kept |= {*edit.text.replace("\r\n", "\n").split("\n")} - {*after.replace("\r\n", "\n").split("\n")}
+    return Scratchpad(page).compressed(workspace.wall()[:10], kept)
+
+
 def _compress(workspace: Workspace, agent: str) -> int:
     """Move the oldest observations of a scratchpad that has grown too long to the daily logs; return how many."""
-    today, moved = workspace.wall()[:10], list[str]()
+    moved = list[str]()
 
     def plan() -> Draft | None:
         page = Runs(workspace).page(auto_reflect.FILE)
-        page_left, moved[:] = Scratchpad(page.text).compressed(today)
+        page_left, moved[:] = _compressed(workspace, page.text)
         days: dict[str, list[str]] = {}
         for line in moved:
             days.setdefault(Statement.observed(rows(line))[0].at[:10], []).append(line)
@@ -422,7 +435,7 @@ def _compress(workspace: Workspace, agent: str) -> int:
         for day, lines in sorted(days.items()):
             log = Runs(workspace).page(DailyLog(day).path)
             edits.append(log.to(log.text + DailyLog(day, log.text).appended_lines(lines, is_observed=True)))
-        return _draft(f"compressed {auto_reflect.FILE}", edits)
+        return _draft(_COMPRESSED, edits)
 
     _apply(workspace, agent, plan)
     return len(moved)

@@ -11,7 +11,7 @@ heading names (docs/adr/0024). A block without one is a session of its own, told
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -176,28 +176,29 @@ class Scratchpad:
         table = [Page.cells(line) for line in lines if line.startswith("|") and not re.fullmatch(_RULE, line)]
         return [cells[2] for cells in table if len(cells) >= 3 and cells[0].casefold() != "date"]
 
-    def compressed(self, day: str) -> tuple[str, list[str]]:
+    def compressed(self, day: str, kept: Collection[str] = ()) -> tuple[str, list[str]]:
         """Return the page without its oldest observations, and those lines; as it is at ``LINES_MAX`` or below.
 
-        Only lines that fleet wrote, by their comment, go.
+        Only lines that fleet wrote, by their comment, go; those of ``kept`` stay, and do not count.
         """
         page = Page.parse(self._text)
-        if len(page.lines) <= LINES_MAX:
+        kept_rows = {at for at, line in enumerate(page.lines) if line.rstrip("\r\n") in kept}
+        if (count := len(page.lines) - len(kept_rows)) <= LINES_MAX:
             return self._text, []
         ours = [
             row.number - 1
             for section in page.named(OBSERVATIONS)
             for row in page.inside(section)
-            if Whose.named_on(row) is not None and Statement.observed([row])
+            if row.number - 1 not in kept_rows and Whose.named_on(row) is not None and Statement.observed([row])
         ]
-        moved = ours[: max(len(page.lines) - LINES_LEFT, 0)]
+        moved = ours[: count - LINES_LEFT]
         if not moved:
             return self._text, []
         taken = [page.lines[at].rstrip("\r\n") for at in moved]
         days = sorted(each.at[:10] for each in Statement.observed(rows("\n".join(taken))))
         summary = f"- {day} — {len(taken)} observations of {days[0]} to {days[-1]} moved to .agents/logs"
-        kept = Page.parse(page.without(set(moved))).with_section(COMPRESSION_LOG, before=(OBSERVATIONS,))
-        return kept.inserted(kept.named(COMPRESSION_LOG)[-1], [summary]), taken
+        left = Page.parse(page.without(set(moved))).with_section(COMPRESSION_LOG, before=(OBSERVATIONS,))
+        return left.inserted(left.named(COMPRESSION_LOG)[-1], [summary]), taken
 
 
 def session_entry(row: Row) -> tuple[str, str] | None:

@@ -812,6 +812,26 @@ def test_above_300_lines_the_auto_part_goes_to_the_daily_logs(project):
     assert not lost
 
 
+def test_what_an_undo_brought_back_from_the_daily_logs_stays_until_that_undo_is_undone(project):
+    for number in range(300):
+        project.observe("commit", f"Commit: thing {number}", f"s{number // 50}")
+        project.now_ms += MINUTE
+    before = project.page
+    shown = project.fleet("sleep", "--only", "observations").stdout
+    assert "observations went to the daily logs" in shown
+    after = project.page
+    undone = project.fleet("undo", re.search(r"fleet undo (sleep-\S+?)`", shown)[1]).stdout
+    assert project.page == before
+    for _ in range(2):
+        project.observe("commit", "Commit: one thing more", "s9")
+        assert "nothing to change" in project.fleet("sleep", "--only", "observations", "--dry-run").stdout
+        project.fleet("sleep", "--only", "observations")
+        assert project.page.startswith(before), "what was brought back does not count as too long"
+    project.fleet("undo", re.search(r"fleet undo (undo-\S+?)`", undone)[1])
+    assert project.page.startswith(after[:40])
+    assert len(project.page.splitlines()) < 300
+
+
 def test_a_scratchpad_below_300_lines_is_left_alone(project):
     for number in range(60):
         project.observe("fix", f"thing {number} was mended", "s1")
