@@ -238,6 +238,7 @@ class _Notebook:
                     merged=_merged(own),
                     may_change=may_change and (lesson.id in hidden or lesson.loggers == {agent}),
                     may_rest=may_change and lesson.id not in hot,
+                    read_ms=clock.ms_of(min(lesson.adds.values(), default=lesson.at)),
                 )
             )
         return _with_sums(notes)

@@ -12,6 +12,7 @@ from fleet import RELEASED_MS
 from fleet.app import finding, learning, lessons, sleeping, starting, tidying, undoing
 from fleet.app import inbox as inboxes
 from fleet.learn.corrections_md import Correction
+from fleet.learn.counting import reconcile_all
 from fleet.model.errors import NoError
 from fleet.model.line import Column, Line, encode
 from fleet.reflect import housekeeping, records
@@ -230,6 +231,19 @@ def test_what_somebody_edited_after_the_pass_stays_when_it_is_undone(workspace):
 # --- "Accesses are what was shown and searched", read as a sum over what was merged ---------------------------------
 
 
+def test_a_lesson_that_was_just_read_from_an_old_page_is_not_stale_before_its_week(workspace, wall):
+    page = workspace.home("velma") / "corrections.md"
+    page.parent.mkdir(parents=True)
+    day = clock.pack(START_MS - 30 * DAY_MS)[:10]
+    page.write_text(f"## {day} 14:30 — a\n\n**What I got wrong:** w\n**Correct approach:** r\n**Pattern:** {PIN}\n")
+    reconcile_all(workspace)
+    [lesson] = workspace.patterns.lessons()
+    assert lesson.at.startswith(day)
+    assert not tidy(workspace).report.archived
+    wall.ms += 8 * DAY_MS
+    assert tidy(workspace).report.archived == 1
+
+
 def test_what_was_shown_or_found_by_a_search_is_not_stale(workspace):
     texts = ["Restart the worker by hand", "Quote a path in shell scripts", "Rotate each key in March"]
     shown, found, never = (note(workspace, at, text, START_MS - 9 * DAY_MS) for at, text in enumerate(texts))
@@ -292,6 +306,10 @@ def test_what_a_pass_put_to_rest_is_not_in_a_start_as_news_or_as_relevant(tmp_pa
 
     stand.run("w", "sync")
     assert text in stand.run("w", "start").stdout
+    assert "nothing to change" in stand.run("w", "tidy", "--mode", "always").stdout, "it was read just now"
+    (tmp_path / "w/fleet.toml").write_text("[sleep]\narchive_hours = 0.0000001\n")
+    [found] = json.loads(stand.run("w", "patterns", "--json").stdout)["patterns"]
+    stand.run("w", "edit", found["id"], "--set", "importance=0.1")
     assert "1 archived" in stand.run("w", "tidy", "--mode", "always").stdout
     assert has_it("s1") == [False] * 3
     stand.run("w", "search", "sort tables")
