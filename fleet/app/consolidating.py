@@ -316,8 +316,9 @@ def _evidence(statements: Iterable[Statement]) -> tuple[str, ...]:
     """Return the time, the session and the words of statements: once of a copy in the daily log, by the first."""
     rows: dict[tuple[str, str], str] = {}
     for each in statements:
-        session = each.session if each.is_known else _session_name(each.session)
-        rows.setdefault((each.session, _wording_id(each.text)), f"{each.at} {session}: {each.text}")
+        session = each.session if each.is_known else _session_name(each.session).removeprefix(each.at[:10]).strip()
+        named = " ".join(filter(None, (each.at, session)))
+        rows.setdefault((each.session, _wording_id(each.text)), f"{named}: {each.text}")
     return tuple(rows.values())
 
 
@@ -590,9 +591,12 @@ _OURS = "consolidating"
 
 def _lock(workspace: Workspace) -> Lock:
     path = workspace.root / consolidation.LOCK
-    if path.is_symlink():
-        return Lock(trouble="is a link")
-    return Lock.read(workspace.files.read(path))
+    if path.is_symlink() or path.is_dir():
+        return Lock(trouble="is a link" if path.is_symlink() else "is a folder, which somebody has to remove first")
+    try:
+        return Lock.read(workspace.files.read(path))
+    except DiskError:
+        return Lock(trouble="cannot be read")
 
 
 # --- migration ------------------------------------------------------------------------------------------------------

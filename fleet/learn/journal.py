@@ -256,7 +256,9 @@ class Journal:
         given = {"failed": failed, "switch": switch, "why": why}
         texts = {name: "".join(_entered(secrets, name, [text])) for name, text in given.items()}
         if empty := next((name for name, text in texts.items() if not text), ""):
-            raise UsageError(f"--{empty} has no words in it; nothing was written. All three make a declaration")
+            raise UsageError(
+                f"--{empty} is missing, or has no words in it; nothing was written. All three make a declaration"
+            )
         failing, limit = self._log.state().of(session), self._workspace.config.attempts.limit
         # A declaration is about closed doors; where there are none, about all failures.
         closed = [streak for streak in failing if streak.count >= limit]

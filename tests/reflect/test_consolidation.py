@@ -781,6 +781,12 @@ def test_the_number_of_another_tools_pointer_never_falls_and_its_first_session_c
     assert project.read(".agents/topics/9.md").count("merged from session") == 2
 
 
+def test_a_lock_that_is_a_folder_closes_the_gate_as_one_that_cannot_be_read(project):
+    (project.folder / LOCK).mkdir(parents=True)
+    assert "consolidate --force" in project.fleet("consolidate", "--check", expect=3).stderr
+    project.fleet("consolidate", expect=3)
+
+
 def test_a_dry_run_names_the_gate_that_keeps_the_same_command_from_its_plan(project):
     log(project, 1, {"Patterns Learned": ["the orders table needs an index"]})
     shown = project.fleet("consolidate", "--dry-run").stdout
