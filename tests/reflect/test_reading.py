@@ -319,6 +319,8 @@ def test_notes_at_a_start_are_the_newest_and_take_no_more_than_their_room():
     assert "older notes" in shown
     assert "no note" not in shown
     assert "mine" in memory_md._without_notes(f"mine\n## Notes\n{rows}")
+    assert memory_md._without_notes(f"mine\n\n## Notes\n\n{rows}\n## Mine\n") == "mine\n\n\n\n## Mine\n"
+    assert "## Notes" in memory_md._without_notes(f"## Notes\n{rows}\n- of mine, without a day\n")
     assert "note 3" not in memory_md._without_notes(f"mine\n## Notes\n{rows}")
 
 
