@@ -35,6 +35,8 @@ DAYS_REFLECTED = 120
 """Days of logs that a session's end reads for what has come up before."""
 _DAY_MS = 86_400_000
 _LOCK_WAIT_S = 5.0
+_COMPRESSED = f"compressed {auto_reflect.FILE}"
+"""Summary of a run that compressed the scratchpad."""
 _DIFF_ROWS = 200
 
 
@@ -42,7 +44,7 @@ class _Suggestions(NamedTuple):
     """Result of a suggestion: suggested rows, and rows promoted into AGENTS.md with their runs.
 
     Attributes:
-        left: why rows of ``auto`` wait all the same, a sentence each.
+        left: why rows of ``auto`` wait all the same, and that a directive is unknown, a sentence each.
         compressed: number of observations that went to the daily logs.
     """
 
@@ -129,18 +131,27 @@ class _Migration(NamedTuple):
 
 
 def close_session(
-    workspace: Workspace, agent: str, session: str, reflection: Reflection | None = None, run: str = ""
+    workspace: Workspace,
+    agent: str,
+    session: str,
+    reflection: Reflection | None = None,
+    run: str = "",
+    *,
+    only_log: bool = False,
 ) -> _Closing:
     """Log what a session did, suggest or promote what recurs, and consolidate if the gates are open.
 
     A second call adds nothing. A session without events gets no block. A block has the lines of the reflection, made by
     ``run``; without one, the observations.
+    ``only_log``: the rest is left to the next session's end, or to a sleep.
     """
     if workspace.is_read_only:
         return _Closing("", _Suggestions(auto_reflect.SUGGEST))
     Runs(workspace).recover()
     lines = _lines_of_reflection(reflection) if reflection is not None else {}
     log = _log_session(workspace, agent, session, lines, run if lines else "")
+    if only_log:
+        return _Closing(log, _Suggestions(auto_reflect.SUGGEST))
     suggested = suggest(workspace, agent)
     consolidated = None
     if check(workspace, agent, session).is_open:
@@ -156,7 +167,9 @@ def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[
     with workspace.lock("scratchpad", _LOCK_WAIT_S):
         pad = Scratchpad(Runs(workspace).page(auto_reflect.FILE).text)
         observed = [each for each in pad.statements() if each.session == whose.key]
-        since = min([_day(now_ms - 2 * _DAY_MS), *(each.at[:10] for each in observed)])
+        # A reflection may be of an earlier day, and its block there already.
+        days = DAYS_REFLECTED if run else 2
+        since = min([_day(now_ms - days * _DAY_MS), *(each.at[:10] for each in observed)])
         logged, reflected = set[str](), ""
         for block in _standing_blocks(workspace, since):
             if block.session == whose.key and block.is_whole:
@@ -223,12 +236,12 @@ def suggest(workspace: Workspace, agent: str, *, dry_run: bool = False) -> _Sugg
         return _Suggestions(auto_reflect.SUGGEST)
     page = Runs(workspace).page(auto_reflect.FILE).text
     mode = Scratchpad(page).mode()
-    compressed = len(Scratchpad(page).compressed(workspace.wall()[:10])[1]) if dry_run else _compress(workspace, agent)
+    compressed = len(_compressed(workspace, page)[1]) if dry_run else _compress(workspace, agent)
     if mode == auto_reflect.OFF:
         return _Suggestions(mode, compressed=compressed)
     new, waiting = _recurred(workspace, page)
     promoted: list[tuple[Entry, str]] = []
-    reasons: list[str] = []
+    reasons = [*filter(None, [Scratchpad(page).unknown_mode()])]
     if mode == auto_reflect.AUTO:
         for row, recurrence in [*waiting, *((_as_row(each), each) for each in new)]:
             if recurrence.is_directive:
@@ -303,8 +316,9 @@ def _evidence(statements: Iterable[Statement]) -> tuple[str, ...]:
     """Return the time, the session and the words of statements: once of a copy in the daily log, by the first."""
     rows: dict[tuple[str, str], str] = {}
     for each in statements:
-        session = each.session if each.is_known else _session_name(each.session)
-        rows.setdefault((each.session, _wording_id(each.text)), f"{each.at} {session}: {each.text}")
+        session = each.session if each.is_known else _session_name(each.session).removeprefix(each.at[:10]).strip()
+        named = " ".join(filter(None, (each.at, session)))
+        rows.setdefault((each.session, _wording_id(each.text)), f"{named}: {each.text}")
     return tuple(rows.values())
 
 
@@ -397,13 +411,24 @@ def decide(workspace: Workspace, agent: str, body: Mapping[str, Any], *, is_yes:
     return _apply(workspace, agent, plan)
 
 
+def _compressed(workspace: Workspace, page: str) -> tuple[str, list[str]]:
+    """Return a compressed scratchpad and the moved lines: none that somebody brought back by an undo."""
+    undone, kept = Runs(workspace).undone(), set[str]()
+    for run in Runs(workspace).listed() if undone else ():
+        for edit in run.edits if run.id in undone and run.summary == _COMPRESSED else ():
+            if edit.path == auto_reflect.FILE:
+                after = (edit.after or b"").decode("utf-8", "surrogateescape")
+                kept |= {*edit.text.replace("\r\n", "\n").split("\n")} - {*after.replace("\r\n", "\n").split("\n")}
+    return Scratchpad(page).compressed(workspace.wall()[:10], kept)
+
+
 def _compress(workspace: Workspace, agent: str) -> int:
     """Move the oldest observations of a scratchpad that has grown too long to the daily logs; return how many."""
-    today, moved = workspace.wall()[:10], list[str]()
+    moved = list[str]()
 
     def plan() -> Draft | None:
         page = Runs(workspace).page(auto_reflect.FILE)
-        page_left, moved[:] = Scratchpad(page.text).compressed(today)
+        page_left, moved[:] = _compressed(workspace, page.text)
         days: dict[str, list[str]] = {}
         for line in moved:
             days.setdefault(Statement.observed(rows(line))[0].at[:10], []).append(line)
@@ -411,7 +436,7 @@ def _compress(workspace: Workspace, agent: str) -> int:
         for day, lines in sorted(days.items()):
             log = Runs(workspace).page(DailyLog(day).path)
             edits.append(log.to(log.text + DailyLog(day, log.text).appended_lines(lines, is_observed=True)))
-        return _draft(f"compressed {auto_reflect.FILE}", edits)
+        return _draft(_COMPRESSED, edits)
 
     _apply(workspace, agent, plan)
     return len(moved)
@@ -566,9 +591,12 @@ _OURS = "consolidating"
 
 def _lock(workspace: Workspace) -> Lock:
     path = workspace.root / consolidation.LOCK
-    if path.is_symlink():
-        return Lock(trouble="is a link")
-    return Lock.read(workspace.files.read(path))
+    if path.is_symlink() or path.is_dir():
+        return Lock(trouble="is a link" if path.is_symlink() else "is a folder, which somebody has to remove first")
+    try:
+        return Lock.read(workspace.files.read(path))
+    except DiskError:
+        return Lock(trouble="cannot be read")
 
 
 # --- migration ------------------------------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ from fleet.hosts.payloads import CONTEXT_CHARS_MAX
 from fleet.learn.counting import CountedLog, reconcile_all
 from fleet.learn.importer import LogPage
 from fleet.model.errors import FleetError
+from fleet.reflect import auto_reflect
+from fleet.reflect.auto_reflect import Scratchpad
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.promotion import AgentMemory
 from fleet.share.exchange import stale_warning
@@ -33,6 +35,7 @@ from fleet.share.outgoing import Outbox
 from fleet.store import config, git, homes
 from fleet.store.database import TROUBLE, Database, is_damage
 from fleet.store.ingest import clan_sources
+from fleet.store.runs import Runs
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
 from fleet.text import tables
@@ -257,6 +260,9 @@ def _access(workspace: Workspace) -> Iterator[_Finding]:
 def _settings(workspace: Workspace) -> Iterator[_Finding]:
     for problem in workspace.config.problems:
         yield _trouble("config", problem)
+    if unknown := Scratchpad(Runs(workspace).page(auto_reflect.FILE).text).unknown_mode():
+        do = f"mend that line of {auto_reflect.FILE}"
+        yield _Finding("config", "note", unknown, "rows are suggested, and none is promoted without your yes", do)
     if Repository(workspace.root).has_unpulled(config.FILE_NAME) and workspace.config_file.exists():
         yield _trouble("unpulled", f"the project has another {config.FILE_NAME}, which is not pulled yet")
     for _, _, files in workspace.files_in_old_homes():

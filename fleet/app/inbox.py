@@ -124,12 +124,20 @@ def diff_of(workspace: Workspace, entry: Entry) -> str:
     return handler.diff(workspace, entry) if handler is not None and handler.diff is not None else entry.item.diff
 
 
-def refresh(workspace: Workspace) -> list[Entry]:
-    """Mirror the pending decisions of other places, and drop overdue items; return the dropped ones."""
+class _Refreshed(NamedTuple):
+    """Result of bringing the inbox up to date: how many items are new, and those that were dropped."""
+
+    new: int = 0
+    dropped: tuple[Entry, ...] = ()
+
+
+def refresh(workspace: Workspace, *, dry_run: bool = False) -> _Refreshed:
+    """Mirror the pending decisions of other places, and drop overdue items; a dry run only counts the new ones."""
     agents = workspace.agents_here()
     if not agents:
-        return []
-    Runs(workspace).recover()
+        return _Refreshed()
+    if not dry_run:
+        Runs(workspace).recover()
     owner = workspace.replicas().default_agent or agents[0]
     items_waiting = Inboxes(workspace).waiting()
 
@@ -142,14 +150,18 @@ def refresh(workspace: Workspace) -> list[Entry]:
             pending = AgentMemory(workspace, agent).standing().waiting
             lessons = workspace.patterns.lessons_of(each.id for each in pending)
             table.append((agent, {"promotion"}, [_promotion_item(each, lessons.get(each.id)) for each in pending]))
+    new = 0
     for agent, kinds, items in table:
         mine = [each for each in items_waiting if each.agent == agent and each.item.kind in kinds]
-        _mirror(workspace, agent, items, [each for each in mine if "what" not in each.item.body])
+        entries = [each for each in mine if "what" not in each.item.body]
+        new += _mirror(workspace, agent, items, entries, dry_run=dry_run)
     rows = [each for each in items_waiting if each.item.body.get("what") == consolidating.WHAT]
-    _mirror(workspace, owner, consolidating.waiting(workspace), rows, _ROW_GONE)
+    new += _mirror(workspace, owner, consolidating.waiting(workspace), rows, _ROW_GONE, dry_run=dry_run)
+    if dry_run:
+        return _Refreshed(new)
     boxes = [Inbox(workspace, agent) for agent in Inboxes(workspace).agents]
     expired = [each for box in boxes for each in box.expire(lambda entry: _has_own_words(workspace, entry))]
-    return [_without_draft(workspace, each) for each in expired]
+    return _Refreshed(new, tuple(_without_draft(workspace, each) for each in expired))
 
 
 def _has_own_words(workspace: Workspace, entry: Entry) -> bool:
@@ -170,10 +182,10 @@ def _without_draft(workspace: Workspace, entry: Entry) -> Entry:
     return entry._replace(decision=decision)
 
 
-def refresh_and_notify(workspace: Workspace) -> list[Entry]:
+def refresh_and_notify(workspace: Workspace) -> tuple[Entry, ...]:
     """Refresh the inbox, and notify subscribers of new items; return the dropped ones."""
     before = Inboxes(workspace).count().number
-    expired = refresh(workspace)
+    expired = refresh(workspace).dropped
     now = Inboxes(workspace).count()
     if now.number > before:
         data = {"number": now.number, "since": now.since, "kinds": now.kinds}
@@ -181,15 +193,21 @@ def refresh_and_notify(workspace: Workspace) -> list[Entry]:
     return expired
 
 
-def _mirror(workspace: Workspace, agent: str, items: list[Item], entries: list[Entry], why: str = _GONE) -> None:
-    """Add the items that wait elsewhere and in no agent's entry, and close the entries that wait there no more."""
+def _mirror(
+    workspace: Workspace, agent: str, items: list[Item], entries: list[Entry], why: str = _GONE, *, dry_run: bool
+) -> int:
+    """Add the items that wait elsewhere and in no agent's entry, and close the entries that wait there no more.
+
+    Return the number of new ones; a dry run writes nothing.
+    """
     owners, open_ = {agent, *(each.agent for each in entries)}, {each.item.id for each in entries}
     ids = [{Item.id_of(owner, each.kind, each.key) for owner in owners} for each in items]
-    if new := [each for each, its in zip(items, ids, strict=True) if not its & open_]:
-        Inbox(workspace, agent).put(new)
+    new = [each for each, its in zip(items, ids, strict=True) if not its & open_]
+    put = Inbox(workspace, agent).put(new, dry_run=dry_run) if new else []
     expected = set[str]().union(*ids)
-    for entry in (each for each in entries if each.item.id not in expected):
+    for entry in (each for each in entries if each.item.id not in expected and not dry_run):
         Inbox(workspace, entry.agent).decide([Decision(id=entry.item.id, outcome="elsewhere", why=why)])
+    return sum(each.is_new for each in put)
 
 
 def _pair_item(pair: Pair) -> Item:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from fleet.app import consolidating
 from fleet.app.writing import Plan, Writing, honcho_consented
 from fleet.hosts import sessions
 from fleet.hosts.local import LocalFolder
@@ -27,7 +28,7 @@ from fleet.hosts.payloads import UNKNOWN
 from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.reflect import digest, records, reflection, rules
 from fleet.reflect.records import DEFERRED, RAN, RESERVED, SETTLED, Pass, Record, Records
-from fleet.reflect.reflection import Answer, Lesson
+from fleet.reflect.reflection import Answer, Lesson, Reflection
 from fleet.share.notices import Notice, Notices
 from fleet.store import consent
 from fleet.store.config import Reflect
@@ -59,6 +60,7 @@ class ReflectResult(NamedTuple):
         record: as it is kept, or of a dry run would be; None where nothing was done, for the reason in ``why``.
         plan: None where there was none.
         is_deferred: it waits for a later day.
+        stands: the supported part of the reflection that stands, of this pass or an earlier one, and its run.
     """
 
     session: str
@@ -66,6 +68,7 @@ class ReflectResult(NamedTuple):
     plan: Plan | None = None
     why: str = ""
     is_deferred: bool = False
+    stands: tuple[Reflection | None, str] = (None, "")
 
     def summary(self) -> str:
         """Return the result in a sentence."""
@@ -194,10 +197,14 @@ def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
         do = "`fleet reflect --agree` says yes on this machine"
         yield "note", f"{named[:200]} is named and nobody agreed", "the rules are asked", do
         return
+    mend = "mend the variable or the PATH, also that of a service"
+    if idle := allowed.unread_idle(os.environ):
+        yield "note", idle, "sessions are reflected on after that many quiet minutes", mend
     if choice.trouble and choice.named != RULES:
-        do = "mend the variable or the PATH, also that of a service; or `fleet reflect --use rules`"
-        yield "note", choice.trouble, "sessions wait", do
+        yield "note", choice.trouble, "sessions wait", f"{mend}; or `fleet reflect --use rules`"
         return
+    if choice.trouble:
+        yield "note", choice.trouble, "nothing waits: the rules are asked, which cost nothing", mend
     agent = agent or workspace.replicas().default_agent
     lines = Records(workspace, agent).read() if agent else []
     banned = sum(each.line == RAN and "banned word" in each.why for each in lines)
@@ -264,8 +271,10 @@ def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bo
     choice, interrupted, note = Choice(workspace), _interrupted_answer(lines, key), ""
     unagreed = choice.unagreed()
     reflector = RULES if unagreed else choice.named
-    if why := _done_already(Records(workspace, agent).passes(), key, reflector, by_hand=by_hand):
-        return ReflectResult(session.id, why=why)
+    passes = Records(workspace, agent).passes()
+    if why := _done_already(passes, key, reflector, by_hand=by_hand):
+        last = next(each for each in reversed(passes) if _is_about(each.record.run, key))
+        return ReflectResult(session.id, why=why, stands=_standing(workspace, agent, session, last))
     run = interrupted.run if interrupted is not None else _run_id(workspace.wall()[:10], agent, key, lines)
     if unagreed:
         note = f"{_NOT_AGREED.format(unagreed[:200])}: the rules were asked. `fleet reflect --agree` does"
@@ -329,7 +338,17 @@ def _finish(workspace: Workspace, agent: str, record: Record, plan: Plan | None 
     data = {"agent": agent, "saved": kept.saved, "told": kept.summary()} | kept.as_json(with_raw=False)
     Notices(workspace).send(Notice(_COMPLETE, f"{agent}: {kept.kind} {kept.outcome or 'done'}", kept.summary(), data))
     LocalFolder(os.fspath(workspace.root)).forget_heard(kept.session)
-    return ReflectResult(kept.session, kept, plan)
+    return ReflectResult(kept.session, kept, plan, stands=(plan.reflection, kept.run) if plan else (None, ""))
+
+
+def _standing(workspace: Workspace, agent: str, session: Session, of: Pass) -> tuple[Reflection | None, str]:
+    """Return the reflection of an earlier pass, as far as the session supports it, and its run; None for none."""
+    record = of.record
+    stated = reflection.parse(record.raw, ()).reflection
+    if of.undone or record.outcome == "skipped" or stated is None:
+        return None, ""
+    writing = Writing(workspace, agent, session, stated, record.run, is_trusted=record.reflector == RULES)
+    return writing.plan().reflection, record.run
 
 
 def _key(session: Session) -> str:
@@ -416,7 +435,7 @@ def _ask(workspace: Workspace, agent: str, session: Session, session_digest: dig
 
 
 def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) -> list[ReflectResult]:
-    """Reflect on the sessions that ended here, or on one of them; a failing one hinders no other.
+    """Reflect on the sessions that ended here, or on one of them, and log each; a failing one hinders no other.
 
     A guest's wait until an agent is named, and are the default agent's then, as the guest's log is. A dry run plans
     them, each at its maximal cost.
@@ -446,9 +465,11 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
                 room -= result.record.usd
                 if room < -1e-9 or choice.trouble:
                     result = ReflectResult(session.session, why=f"deferred: {_no_room(choice)}", is_deferred=True)
+            results.append(result)
             if not dry_run and not result.is_deferred:
                 LocalFolder(root).forget_heard(session.session)
-            results.append(result)
+                # Nobody else may: the host may never report its end, or report it when there is nothing new to read.
+                consolidating.close_session(workspace, session.agent, session.session, *result.stands, only_log=True)
         except FleetError as why:
             results.append(ReflectResult(session.session, why=str(why)))
     return results

@@ -16,7 +16,6 @@ import msgspec
 
 from fleet.app import consolidating, inbox, learning, reflecting, session_end, sharing, starting, tidying
 from fleet.app.events import PROMOTED, opened
-from fleet.app.session_end import ReflectResult
 from fleet.hosts import local
 from fleet.hosts.local import GUEST, Call, LocalFolder
 from fleet.learn.corrections_md import Correction
@@ -25,7 +24,6 @@ from fleet.model.errors import BusyError, FleetError, UsageError
 from fleet.reflect import inbox as waiting
 from fleet.reflect import memory_md, records
 from fleet.reflect.housekeeping import Mode
-from fleet.reflect.inbox import Inboxes
 from fleet.reflect.records import Record, Records, Written
 from fleet.store import changes
 from fleet.store.runs import PART, Draft, Field, Runs
@@ -89,16 +87,16 @@ class Slept(NamedTuple):
         return sum(each.changed for each in self.phases)
 
 
-def sleep(workspace: Workspace, agent: str, *, dry_run: bool = False, only: str = "") -> Slept:
-    """Run the phases, or one phase alone; a dry run plans them, and changes nothing.
+def sleep(workspace: Workspace, agent: str, *, dry_run: bool = False, only: Sequence[str] = ()) -> Slept:
+    """Run the phases, or some of them alone; a dry run plans them, and changes nothing.
 
     Raises:
         UsageError: there is no such phase.
         BusyError: another sleep runs; the record says so.
     """
-    if only and only not in PHASES:
-        raise UsageError(f"there is no phase {only[:40]!r}: {', '.join(PHASES)}. Nothing was changed")
-    chosen = {name: act for name, act in PHASES.items() if only in ("", name)}
+    if unknown := next((name for name in only if name not in PHASES), ""):
+        raise UsageError(f"there is no phase {unknown[:40]!r}: {', '.join(PHASES)}. Nothing was changed")
+    chosen = {name: act for name, act in PHASES.items() if name in (only or PHASES)}
     if dry_run:
         return Slept("", tuple(_run_phase(name, act, workspace, agent, dry_run=True) for name, act in chosen.items()))
     # From before the phases: what comes while they run is the next sleep's, which also looks at what this one changed.
@@ -271,13 +269,10 @@ def _publish(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
 def _review(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Put lessons that may be one, or contradict each other, into the inbox."""
     clusters = reflecting.current_clusters(workspace)
-    pending = tuple(reflecting.to_review(clusters))
-    before = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()}
-    dropped = [] if dry_run else inbox.refresh(workspace)
-    pending += tuple(f"dropped, since nobody decided it in time: {each.dropped()}" for each in dropped)
-    new = {each.item.id for each in Inboxes(workspace, workspace.agents_here()).waiting()} - before
-    summary = f"{counted(len(new), 'thing')} more to decide: fleet inbox" if new else ""
-    return Phase(read=counted(len(clusters.groups), "cluster"), changed=len(new), summary=summary, left=pending)
+    pending, listed = tuple(reflecting.to_review(clusters)), inbox.refresh(workspace, dry_run=dry_run)
+    pending += tuple(f"dropped, since nobody decided it in time: {each.dropped()}" for each in listed.dropped)
+    summary = f"{counted(listed.new, 'thing')} more to decide: fleet inbox" if listed.new else ""
+    return Phase(read=counted(len(clusters.groups), "cluster"), changed=listed.new, summary=summary, left=pending)
 
 
 def _compaction(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: ARG001 - as all of them
@@ -334,14 +329,12 @@ def end_session(call: Call) -> str:
     with call.guarded("old sessions are still remembered"):
         LocalFolder(call.root).prune()
     if call.agent == GUEST:
-        _close_session(call, ())
+        _close_session(call)
         return "nothing was sent: no agent is named here, see `fleet init --agent NAME`"
-    reflected: list[ReflectResult] = []
     with opened(call) as workspace, call.guarded("the session was not reflected on"):
-        reflected += session_end.reflect_due(workspace, only=call.session)
-        for result in reflected:
+        for result in session_end.reflect_due(workspace, only=call.session):
             call.log(f"reflected on {result.session}: {result.summary()}")
-    _close_session(call, reflected)
+    _close_session(call)
     with opened(call) as workspace:
         if workspace.config.hook.sync_at_end:
             synced = sharing.sync_if_agreed(workspace, call.agent)
@@ -366,11 +359,8 @@ def _note_promoted(call: Call, texts: Iterable[str]) -> None:
         )
 
 
-def _close_session(call: Call, reflected: Iterable[ReflectResult]) -> None:
-    """Log what the session did; suggest, promote and consolidate what recurs."""
-    with call.guarded("what this session did is in no daily log"):
-        own = ((each.plan, each.record) for each in reflected if each.session == call.session)
-        made = next(((plan.reflection, record.run) for plan, record in own if plan and record), (None, ""))
-        with opened(call) as workspace:
-            if summary := consolidating.close_session(workspace, call.agent, call.session, *made).summary():
-                call.log(summary)
+def _close_session(call: Call) -> None:
+    """Log what the session did, where no reflection has; suggest, promote and consolidate what recurs."""
+    with call.guarded("what this session did is in no daily log"), opened(call) as workspace:
+        if summary := consolidating.close_session(workspace, call.agent, call.session).summary():
+            call.log(summary)

@@ -172,7 +172,6 @@ class _Notebook:
         self.memory = workspace.files.read(AgentMemory(workspace, agent).path)
         self.lines = {f"memory:{_hash(each.row)}": each for each in _written_lines(workspace, agent, self.memory)}
         self.own: dict[str, Pattern] = {}
-        self.private: set[str] = set()
         self.notes = [*self._lessons(), *map(self._memory_note, self.lines)]
 
     def new(self) -> int:
@@ -202,8 +201,9 @@ class _Notebook:
             cosines=cosines if Embeddings(workspace).cosines((), ()) is not None else None,
             apart=Weighing(workspace).decided(),
         )
-        # The tags of what is the clan's are the clan's.
-        changes = [each for each in plan.changes if each.field != "tags" or each.id in self.private]
+        # The tags of what is the clan's are the clan's, as its words are.
+        mine = {each.id for each in self.notes if each.may_change}
+        changes = [each for each in plan.changes if each.field != "tags" or each.id in mine]
         return plan._replace(changes=tuple(changes))
 
     def _lessons(self) -> list[Note]:
@@ -211,7 +211,6 @@ class _Notebook:
         if workspace.notes_file(agent).is_file():
             self.own = {each.id: each for each in workspace.notes(agent).records()}
         hidden = {each: known for each, known in self.own.items() if known.scope == PRIVATE}
-        self.private = set(hidden)
         auto = CountedLog(workspace, agent).auto_detected()
         logged = dict.fromkeys(each.pattern for each in CountedLog(workspace, agent).occurrences())
         shared = workspace.patterns.some([each for each in logged if each not in hidden])
@@ -239,6 +238,7 @@ class _Notebook:
                     merged=_merged(own),
                     may_change=may_change and (lesson.id in hidden or lesson.loggers == {agent}),
                     may_rest=may_change and lesson.id not in hot,
+                    read_ms=clock.ms_of(min(lesson.adds.values(), default=lesson.at)),
                 )
             )
         return _with_sums(notes)

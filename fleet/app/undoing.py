@@ -86,14 +86,13 @@ def _last_command(workspace: Workspace) -> Run:
         own = [run for run in made if run.kind == kind.replace("done", "reflect")]
         if standing := [run for run in own if run in open_runs]:
             return standing[-1]
-        if kind in {*COMMANDS, "done"} or not (own or kind in _MAKE_RUNS):  # `fleet done` logs the day, too
+        can_be = kind in {*COMMANDS, "done"}  # `fleet done` logs the day, too
+        if can_be or not (own or kind in _MAKE_RUNS):
             before = f"`fleet undo {last.id}` takes back the command before it, and " if last is not None else ""
             is_undone = any(run.kind == UNDO and workspace.made_at(run.at) > when for run, _ in runs)
             what = "nothing is left to take back after" if is_undone else "the last command here was"
-            raise NoError(
-                f"{what} `{command}`, which no bare `fleet undo` takes back; nothing was changed. "
-                f"{before}`fleet undo --list` names all runs"
-            )
+            never = "" if is_undone and can_be else ", which no bare `fleet undo` takes back"
+            raise NoError(f"{what} `{command}`{never}; nothing was changed. {before}`fleet undo --list` names all runs")
         until = when
     if last is not None:
         return last

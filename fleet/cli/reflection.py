@@ -83,9 +83,7 @@ def _done() -> None:
             return
         reflected = session_end.reflect(workspace, who, path, by_hand=True)
         _show([reflected])
-        plan, record = reflected.plan, reflected.record
-        run = record.run if record is not None else ""
-        _close(workspace, who, reflected.session, plan.reflection if plan is not None else None, run)
+        _close(workspace, who, reflected.session, *reflected.stands)
 
 
 def _close(workspace: Workspace, agent: str, session: str, reflection: Reflection | None, run: str = "") -> str:
@@ -250,7 +248,9 @@ def _tidied_rows(tidied: TidyResult, *, dry_run: bool) -> list[str]:
 @app.command("sleep")
 def _sleep(
     dry_run: output.DryRun = False,
-    only: Annotated[str, option("--only", "PHASE", f"One phase: {', '.join(sleeping.PHASES)}.")] = "",
+    only: Annotated[
+        list[str] | None, option("--only", "PHASE", f"One phase, may be repeated: {', '.join(sleeping.PHASES)}.")
+    ] = None,
     install_timer: Annotated[
         bool, flag("--install-timer", "Let systemd sleep once a day; with --dry-run, show the units.")
     ] = False,
@@ -261,7 +261,7 @@ def _sleep(
         if install_timer or remove_timer:
             serve.change_timer(workspace, who, remove=remove_timer, dry_run=dry_run)
             return
-        slept = sleeping.sleep(workspace, who, dry_run=dry_run, only=only)
+        slept = sleeping.sleep(workspace, who, dry_run=dry_run, only=[*filter(None, only or ())])
         document = {"run": slept.run, "changed": slept.changed, "phases": msgspec.to_builtins(slept.phases)}
         output.show(document, _slept_rows(slept, dry_run=dry_run))
     if any(each.error for each in slept.phases):

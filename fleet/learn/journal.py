@@ -256,11 +256,16 @@ class Journal:
         given = {"failed": failed, "switch": switch, "why": why}
         texts = {name: "".join(_entered(secrets, name, [text])) for name, text in given.items()}
         if empty := next((name for name, text in texts.items() if not text), ""):
-            raise UsageError(f"--{empty} has no words in it; nothing was written. All three make a declaration")
+            raise UsageError(
+                f"--{empty} is missing, or has no words in it; nothing was written. All three make a declaration"
+            )
         failing, limit = self._log.state().of(session), self._workspace.config.attempts.limit
         # A declaration is about closed doors; where there are none, about all failures.
-        stuck = [streak for streak in failing if streak.count >= limit] or failing
-        block = _block(strategy, max((streak.count for streak in stuck), default=0), texts)
+        closed = [streak for streak in failing if streak.count >= limit]
+        stuck = closed or failing
+        # Its words may name one; of those that they do not name only a closed door is what they must be about.
+        named = [each for each in failing if each.last.command in failed or each.family in failed]
+        block = _block(strategy, max((streak.count for streak in named or closed), default=0), texts)
         path, _ = self._append(block)
         id_, opened = f"m-{self._workspace.world.entropy(4).hex()}", {each.family: each.last.command for each in stuck}
         about = {"id": id_, "session": session, "families": [*opened], "code": strategy.code, "name": strategy.name}

@@ -11,7 +11,7 @@ heading names (docs/adr/0024). A block without one is a session of its own, told
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -35,7 +35,7 @@ DAILY = "<!-- fleet: observations and session entries go to .agents/logs -->"
 """The line of a scratchpad that was migrated."""
 TEMPLATE = Path(__file__).with_name("data").joinpath("scratchpad.md").read_text("utf-8")
 
-_DIRECTIVE = r"(?i)\s*auto-reflect\s*:\s*promote\s*=\s*[\"']?(\w+)[\"']?\s*"
+_DIRECTIVE = r"(?i)\s*auto-reflect\s*:\s*promote\s*=\s*[\"']?([^\"'\s]*)[\"']?\s*"
 _DIRECTIVE_LINES = 10
 _DAY = r"(?P<year>\d{4})[-/.](?P<month>\d{1,2})[-/.](?P<day>\d{1,2})"
 _ENTRY = rf"(?i)(?:session[ \t:]+)?\[?{_DAY}\]?(?!\d)[ \t]*[—–:|-]*[ \t]*(?P<topic>.*)"
@@ -77,24 +77,27 @@ class Entry(NamedTuple):
         Entries are rows of a table, pipe lines or bullets, also in a code fence or in brackets.
         """
         entries: list[Entry] = []
-        category = ""
+        category, is_categorised = "", False
         parts = (page.inside(section) for title in titles for section in page.named(title))
         candidates = [row for part in parts for row in part] if titles else page.rows
         for index, row in enumerate(candidates):
             text = row.text.strip()
             if heading := re.fullmatch(HEADING, text) if not row.is_code else None:
                 category = _NAMED.get(re.sub(r"[^a-z]+", "", heading[2].casefold()).rstrip("s"), "")
+                is_categorised = False
                 continue
             after = candidates[index + 1].text.strip() if index + 1 < len(candidates) else ""
+            if is_header := bool("|" in text and "-" in after and re.fullmatch(_RULE, after)):
+                is_categorised = _plain(Page.cells(text)[0]) == "category"
             if (
                 not text
                 or text.startswith(("```", "~~~"))
                 or re.fullmatch(_RULE, text)
-                or ("|" in text and "-" in after and re.fullmatch(_RULE, after))
+                or is_header
                 or (Whose.named_on(row) is not None and Statement.observed([row]))
             ):
                 continue  # nor is a table's header row an entry, or an observation whose heading a person deleted
-            if (entry := _entry(text, category)) is not None:
+            if (entry := _entry(text, category, has_own=is_categorised and text[0] == "|")) is not None:
                 entries.append(entry._replace(number=row.number))
         return entries
 
@@ -110,10 +113,19 @@ class Scratchpad:
 
     def mode(self) -> str:
         """Return the mode of promotion in the directive: "suggest" (the default), "auto" or "off"."""
+        mode = self._directive()
+        return mode if mode in (SUGGEST, AUTO, OFF) else SUGGEST
+
+    def unknown_mode(self) -> str:
+        """Return why the directive counts as ``suggest`` though it is another word; "" where it is none."""
+        if (mode := self._directive()) in (SUGGEST, AUTO, OFF):
+            return ""
+        return f"`promote={mode[:20]}` in {FILE} is none of {SUGGEST}, {AUTO}, {OFF}: it counts as {SUGGEST}"
+
+    def _directive(self) -> str:
         first = rows("\n".join(self._text.splitlines()[:_DIRECTIVE_LINES]))
         directives = (re.fullmatch(_DIRECTIVE, comment) for row in first for comment in row.comments)
-        mode = next((match[1].lower() for match in directives if match), SUGGEST)
-        return mode if mode in (SUGGEST, AUTO, OFF) else SUGGEST
+        return next((match[1].lower() for match in directives if match), SUGGEST)
 
     def is_daily(self) -> bool:
         """Return whether the page was migrated: observations go to the daily logs alone."""
@@ -164,28 +176,29 @@ class Scratchpad:
         table = [Page.cells(line) for line in lines if line.startswith("|") and not re.fullmatch(_RULE, line)]
         return [cells[2] for cells in table if len(cells) >= 3 and cells[0].casefold() != "date"]
 
-    def compressed(self, day: str) -> tuple[str, list[str]]:
+    def compressed(self, day: str, kept: Collection[str] = ()) -> tuple[str, list[str]]:
         """Return the page without its oldest observations, and those lines; as it is at ``LINES_MAX`` or below.
 
-        Only lines that fleet wrote, by their comment, go.
+        Only lines that fleet wrote, by their comment, go; those of ``kept`` stay, and do not count.
         """
         page = Page.parse(self._text)
-        if len(page.lines) <= LINES_MAX:
+        kept_rows = {at for at, line in enumerate(page.lines) if line.rstrip("\r\n") in kept}
+        if (count := len(page.lines) - len(kept_rows)) <= LINES_MAX:
             return self._text, []
         ours = [
             row.number - 1
             for section in page.named(OBSERVATIONS)
             for row in page.inside(section)
-            if Whose.named_on(row) is not None and Statement.observed([row])
+            if row.number - 1 not in kept_rows and Whose.named_on(row) is not None and Statement.observed([row])
         ]
-        moved = ours[: max(len(page.lines) - LINES_LEFT, 0)]
+        moved = ours[: count - LINES_LEFT]
         if not moved:
             return self._text, []
         taken = [page.lines[at].rstrip("\r\n") for at in moved]
         days = sorted(each.at[:10] for each in Statement.observed(rows("\n".join(taken))))
         summary = f"- {day} — {len(taken)} observations of {days[0]} to {days[-1]} moved to .agents/logs"
-        kept = Page.parse(page.without(set(moved))).with_section(COMPRESSION_LOG, before=(OBSERVATIONS,))
-        return kept.inserted(kept.named(COMPRESSION_LOG)[-1], [summary]), taken
+        left = Page.parse(page.without(set(moved))).with_section(COMPRESSION_LOG, before=(OBSERVATIONS,))
+        return left.inserted(left.named(COMPRESSION_LOG)[-1], [summary]), taken
 
 
 def session_entry(row: Row) -> tuple[str, str] | None:
@@ -216,7 +229,11 @@ def _labelled(line: str) -> tuple[str, str]:
     return (_KINDS.get(label["label"].casefold(), "failed"), (label["rest"] or "").strip()) if label else ("", text)
 
 
-def _entry(text: str, category: str) -> Entry | None:
+def _entry(text: str, category: str, *, has_own: bool = False) -> Entry | None:
+    """Return a row's entry; None for prose and a template.
+
+    ``has_own``: the first of three cells is its category, also an unknown one.
+    """
     match = re.fullmatch(_BULLET, text)
     body = (match["text"] if match else text).strip()
     if not match and "|" not in body:
@@ -226,11 +243,15 @@ def _entry(text: str, category: str) -> Entry | None:
     cells = [re.sub(r"^\[([^][]*)\]$", r"\1", each).strip() for each in Page.cells(body)]
     if not any(cells) or tuple(each.casefold() for each in cells[:2]) in _TEMPLATES:
         return None
-    own = _NAMED.get(cells[0].casefold().rstrip("s"), "") if len(cells) >= 2 else ""
-    rest = cells[1:] if own else cells
+    own = _NAMED.get(_plain(cells[0]).rstrip("s"), "") if len(cells) >= 2 else ""
+    rest = cells[1:] if own or (has_own and len(cells) >= 3) else cells
     if len(rest) == 1 and " — " in rest[0]:
         rest = rest[0].split(" — ", 1)
     return Entry(own or category or category_of(" ".join(rest)), rest[0], " | ".join(filter(None, rest[1:])))
+
+
+def _plain(cell: str) -> str:
+    return cell.strip("*`_ ").casefold()
 
 
 _NAMED = {"gotcha": GOTCHA, "pattern": PATTERN, "boundary": BOUNDARY, "boundarie": BOUNDARY}

@@ -62,11 +62,13 @@ _UPDATED = r"(?m)^([ \t]*updated[ \t]*:[ \t]*[\"']?)([\d-]{10})"
 _MERGED = re.compile(r"merged from session[ \t]+(?P<session>[^)\s](?:[^)]*[^)\s])?)[ \t]*\)")
 _FIRST = re.compile(r"[ \t]*(?P<session>\S+(?:[ \t]\S+)+)[ \t]*")
 _POINTER = r"[ \t]*[-*+][ \t]+\[(?P<title>(?:[^\]\\]|\\.)+)\]\((?P<path>[^)#\s]+)(?:#[^)\s]*)?\).*"
-_SEEN = re.compile(r"\(seen \d{1,5} sessions?\)")
+_SEEN = re.compile(r"\(seen (?P<count>\d{1,5}) sessions?\)")
 _SPAN = re.compile(r"`([^`\n]{3,80})`")
 _DATE = re.compile(r"(?<![\w=:/@.-])\(?\d{4}-\d\d(?:-\d\d)?\)?(?![\w-])", re.ASCII)
 _SLUG_CHARS_MAX = 60
 _TITLE_CHARS_MAX = 80
+_POINTER_TITLE_MIN = 20
+"""Characters of a title that a pointer has at least, beside a long file name of a person's."""
 _WHERE_MAX = 8
 _SECTIONS = {"pattern": "Patterns", "gotcha": "Gotchas", "preference": "Preferences"}
 
@@ -270,7 +272,8 @@ def _sessions(page: Page) -> list[str]:
             if match := _MERGED.search(row.text):
                 sessions.append(match["session"])
             elif "first seen" in row.text:
-                sessions += [m["session"] for each in row.comments if (m := _FIRST.fullmatch(each))]
+                named = [m["session"] for each in row.comments if (m := _FIRST.fullmatch(each))]
+                sessions += named or [f"@first {row.text.strip()}"]  # another tool names no session there
     return sessions
 
 
@@ -330,9 +333,11 @@ def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[
         has_anchor = "#" in line.partition("](")[2].partition(")")[0]
         if path.startswith("topics/") and path not in topic_at and has_anchor and not _has_own_words(line):
             continue
-        # Only the number of a pointer is updated; its words may be a person's.
-        number = topic_at[path].seen if path in topic_at else ""
-        lines.append(_SEEN.sub(number, line, count=1) if number else line)
+        # Only the number of a pointer is updated, and never to a lower one: its words may be a person's, and another
+        # tool's number may count sessions that are in no History.
+        topic = topic_at.get(path)
+        is_more = topic and _count(line, topic) == len(topic.sessions) > 0
+        lines.append(_SEEN.sub(topic.seen, line, count=1) if topic and is_more else line)
     while not _has_room(lines) and (index := _first_to_drop(lines, topic_at)) is not None:
         lines.pop(index)
     # Where there is no room for all, topics of more sessions come first.
@@ -357,6 +362,12 @@ def _rank(topic: Topic) -> tuple[int, str]:
     return -len(topic.sessions), topic.path
 
 
+def _count(line: str, topic: Topic) -> int:
+    """Return the number of sessions that met a topic, by its pointer or its History, whichever has more."""
+    match = _SEEN.search(line)
+    return max(len(topic.sessions), int(match["count"]) if match else 0)
+
+
 def _has_room(lines: list[str]) -> bool:
     return len(lines) <= INDEX_LINES_MAX and sum(len(line.encode()) for line in lines) <= INDEX_BYTES_MAX
 
@@ -374,15 +385,16 @@ def _has_own_words(line: str) -> bool:
 
 
 def _pointer(topic: Topic) -> str:
-    anchor = re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", topic.title.casefold().strip()))
-    title = topic.title.replace("[", "(").replace("]", ")")
-    head = f"- [{title}]({topic.path.removeprefix('.agents/')}#{anchor})"
+    target, kind = f"({topic.path.removeprefix('.agents/')}#what)", topic.type or "topic"
+    room = POINTER_CHARS_MAX - len(f"- []{target} — {kind} {topic.seen}")
+    title = shortened(topic.title, max(room, _POINTER_TITLE_MIN)).replace("[", "(").replace("]", ")")
+    head = f"- [{title}]{target}"
     hook = next((each for each in topic.texts if each != topic.title), "")
     start = topic.title.rstrip("…")
     if hook.casefold().startswith(start.casefold()):
         hook = hook[len(start) :].lstrip(" —–-;:,.")
     room = POINTER_CHARS_MAX - len(head) - len(topic.seen) - 4
-    summary = shortened(hook, room) if hook and room > 15 else topic.type or "topic"
+    summary = shortened(hook, room) if hook and room > 15 else kind
     return " ".join(filter(None, (head, "—", summary, topic.seen)))
 
 
@@ -399,11 +411,11 @@ def _first_to_drop(lines: list[str], topic_at: Mapping[str, Topic], newer: Topic
     """
     pointed = [(index, topic_at.get(_pointed_to(line)[1])) for index, line in enumerate(lines)]
     candidates = [
-        (len(each.sessions), each.updated, -index, index)
+        (_count(lines[index], each), each.updated, -index, index)
         for index, each in pointed
         if each is not None
         and not _has_own_words(lines[index])
-        and (newer is None or (len(each.sessions) < len(newer.sessions) and _SEEN.search(lines[index])))
+        and (newer is None or (_count(lines[index], each) < len(newer.sessions) and _SEEN.search(lines[index])))
     ]
     return min(candidates)[-1] if candidates else None
 

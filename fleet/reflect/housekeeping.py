@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from crdt import clock
+from fleet.model import limits
 from fleet.model.pattern import MERGED_FROM, STAGE, Pattern
 from fleet.reflect.clusters import Closeness, alike
 from fleet.reflect.exposure import Exposures
@@ -180,7 +181,7 @@ class Note(NamedTuple):
 
     Attributes:
         id: of its record, or of its line.
-        at_ms: time of writing, milliseconds since 1970.
+        at_ms: time of writing, milliseconds since 1970; ``read_ms``: of being read here, where that may be later.
         importance: 0 to 1.
         accesses: number of times it, or a note that it was made of, was shown or found.
         merged: ids of the notes that were consolidated into it.
@@ -199,6 +200,7 @@ class Note(NamedTuple):
     may_change: bool = True
     may_rest: bool = True
     group: str = ""
+    read_ms: int = 0
 
 
 class _Change(NamedTuple):
@@ -342,7 +344,7 @@ class _Pass:
             gained.setdefault(winner.id, winner)
             self.notes[winner.id] = winner._replace(
                 accesses=winner.accesses + loser.accesses,
-                tags=tuple(dict.fromkeys([*winner.tags, *loser.tags])),
+                tags=tuple(dict.fromkeys([*winner.tags, *loser.tags]))[: limits.TAGS_MAX],
                 merged=(*winner.merged, loser.id),
             )
         for before in gained.values():
@@ -370,7 +372,8 @@ class _Pass:
         """Archive the old, unimportant notes that were never accessed."""
         # An access would add to the weight of a note; but it keeps the note from here anyway.
         for note in [note for note in self.notes.values() if note.may_rest and not note.accesses]:
-            age = (now_ms - note.at_ms) / _HOUR_MS
+            # Nobody can have looked at it before it was read here, whatever day its page names.
+            age = (now_ms - max(note.at_ms, note.read_ms)) / _HOUR_MS
             matters = note.importance * math.exp(-_DECAY_AN_HOUR * max(age, 0.0))
             if age > archive_hours and matters < ARCHIVE_BELOW:
                 why = f"{age / 24:.0f} days old, never looked at, matters {matters:.2f}"

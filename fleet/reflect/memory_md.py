@@ -274,7 +274,11 @@ def archive(page: bytes, rows: Iterable[str], agent: str, day: str) -> bytes:
 def _without_notes(text: str) -> str:
     """Return a memory without its dated notes, and without their heading where nothing else is under it."""
     page = Page.parse(text, level_max=6)
-    return page.without({row.number - 1 for row in _noted(page)})
+    gone = {row.number - 1 for row in _noted(page)}
+    for section in page.named(_NOTES)[:1] if gone else ():
+        if not any(page.lines[at].strip() for at in range(section.heading + 1, section.end) if at not in gone):
+            gone.add(section.heading)
+    return page.without(gone)
 
 
 def _note(text: str) -> str:

@@ -188,8 +188,8 @@ def _validated(fields: dict[str, Any]) -> Reflection:
     }
     reflection = msgspec.convert(_tidied(fields) | normalised, Reflection)
     if reflection.should_skill and not _SLUG.fullmatch(reflection.skill_slug or ""):
-        slug = str(reflection.skill_slug)[:60]
-        raise ValueError(f"skill_slug {slug!r} is none: a-z, then a-z, 0-9 and '-', 2 to 50 characters")
+        slug = json.dumps((reflection.skill_slug or "")[:60] or None)
+        raise ValueError(f"skill_slug {slug} is no slug: a-z, then a-z, 0-9 and '-', 2 to 50 characters")
     return reflection
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -262,20 +263,26 @@ def _sequence(session: Session) -> tuple[str, str, str] | None:
     ran = [call for call, _ in runs(session.events) if not shell.Command(call.about).is_read_only]
     families = [shell.Command(each.about).family for each in ran]
     spans = [tuple(families[at : at + _SEQUENCE]) for at in range(len(families) - _SEQUENCE + 1)]
-    counts: Counter[tuple[str, ...]] = Counter()
-    ends: dict[tuple[str, ...], int] = {}
+    begins: dict[tuple[str, ...], list[int]] = {}
     for at, span in enumerate(spans):
-        if len(set(span)) == _SEQUENCE and ends.get(span, -1) < at:  # they may not overlap
-            counts[span] += 1
-            ends[span] = at + _SEQUENCE - 1
-    best = max(counts.items(), key=lambda item: item[1], default=((), 0))
-    if best[1] < _REPEATS_MIN:
+        earlier = begins.setdefault(span, [])
+        if len(set(span)) == _SEQUENCE and (not earlier or at >= earlier[-1] + _SEQUENCE):  # they may not overlap
+            earlier.append(at)
+    best, times = max(begins.items(), key=lambda item: len(item[1]), default=((), []))
+    if len(times) < _REPEATS_MIN:
         return None
-    at = spans.index(best[0])
-    rows = "\n".join(f"{number}. `{_line(ran[at + number - 1].about, 200)}`" for number in range(1, _SEQUENCE + 1))
-    steps = ", ".join(best[0])
-    body = f"These three commands were run one after the other {best[1]} times in one session:\n\n{rows}\n"
-    return _slug(" ".join(best[0])), f"Run {steps} in this order", body
+    rows = "\n".join(f"{number + 1}. `{_line(ran[times[0] + number].about, 200)}`" for number in range(_SEQUENCE))
+    # A host chooses a skill by its description: a family (`npm build`) need not be a command that exists.
+    shared = (_shared_words([ran[at + number].about for at in times]) for number in range(_SEQUENCE))
+    steps = ", ".join(f"`{_line(words or name, 60)}`" for words, name in zip(shared, best, strict=True))
+    body = f"These three commands were run one after the other {len(times)} times in one session:\n\n{rows}\n"
+    return _slug(" ".join(best)), f"Run {steps} in this order", body
+
+
+def _shared_words(commands: Sequence[str]) -> str:
+    """Return the words that all commands begin with."""
+    columns = zip(*(each.split() for each in commands), strict=False)
+    return " ".join(words[0] for words in takewhile(lambda words: len({*words}) == 1, columns))
 
 
 def _slow(session: Session) -> tuple[str, str, str] | None:
@@ -292,7 +299,7 @@ def _slow(session: Session) -> tuple[str, str, str] | None:
                 f"`{_line(times[0][1].about, 200)}` was run {len(times)} times in one session and took {minutes} "
                 "minutes each time. Say here how to do with less of it: what to run first, and what to leave out.\n"
             )
-            return _slug(family), f"What to do instead of waiting for {family}", body
+            return _slug(family), f"What to do instead of waiting for `{_line(times[0][1].about, 60)}`", body
     return None
 
 

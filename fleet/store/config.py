@@ -233,15 +233,26 @@ class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     @staticmethod
     def unread_limits(environment: Mapping[str, str]) -> str:
         """Return in a sentence which limits of the environment are no amounts; "" for none."""
-        limits = {name: environment.get(name, "") for name in ("REFLECTION_MAX_BUDGET_USD", "REFLECTION_DAILY_CAP_USD")}
-        unread = [f"{name}={text[:40]!r}" for name, text in limits.items() if text.strip() and _amount(text, -1.0) < 0]
-        why = "no amount below 1,000,000 dollars, such as 0.50, so that no model is asked"
-        return f"{' and '.join(unread)}: {why}" if unread else ""
+        unread = _unread(environment, "REFLECTION_MAX_BUDGET_USD", "REFLECTION_DAILY_CAP_USD")
+        return f"{unread}: no amount below 1,000,000 dollars, such as 0.50, so that no model is asked" if unread else ""
+
+    def unread_idle(self, environment: Mapping[str, str]) -> str:
+        """Return in a sentence that the quiet minutes of the environment are no number; "" where they are one."""
+        unread = _unread(environment, "REFLECTION_IDLE_MIN")
+        return f"{unread}: no number of minutes, so that {self.idle_min:g} hold" if unread else ""
 
     @property
     def idle_ms(self) -> float:
         """The time without an event after which a session counts as ended, milliseconds."""
         return self.idle_min * 60_000
+
+
+def _unread(environment: Mapping[str, str], *names: str) -> str:
+    """Return the variables that are set and hold no amount, with what they hold."""
+    texts = {name: environment.get(name, "") for name in names}
+    return " and ".join(
+        f"{name}={text[:40]!r}" for name, text in texts.items() if text.strip() and _amount(text, -1) < 0
+    )
 
 
 def _amount(text: str, default: float) -> float:

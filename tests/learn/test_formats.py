@@ -398,6 +398,7 @@ def test_another_finding_is_another_record():
         ({"title": "t", "retracted": True}, "retracted"),
         ({"title": "t", "status": "superseded"}, "superseded"),
         ({"title": "t", "status": "Retracted"}, "retracted"),
+        *(({"title": "t", "status": gone}, gone) for gone in ("retired", "archived", "deprecated", "rejected")),
         ({"title": "t", "superseded_by": "p-2"}, "superseded"),
         ({"title": "t", "pattern": "_to be inferred at promotion time_"}, "its pattern is still to be inferred"),
         ({"id": "p-3f9c1a2b7d4e5f60", "add": {}, "set": {"text": "x"}}, OWN_LINE),

@@ -226,6 +226,16 @@ def test_a_declaration_tells_no_count_that_nobody_counted(workspace):
     assert "\nFailed on: getting" in declare(workspace).block
 
 
+def test_a_declaration_has_the_count_of_what_it_names_or_of_a_closed_door(workspace):
+    texts = ("the weather api times out", *SEED[1:])
+    fail(workspace, 2, "make foo")
+    assert "\nFailed on: the weather" in declare(workspace, texts=texts).block, "nothing of this was counted"
+    assert "\nFailed 2x on: make foo, " in declare(workspace, texts=("make foo, twice", *SEED[1:])).block
+    fail(workspace, 5)
+    assert "\nFailed 2x on: make foo, " in declare(workspace, texts=("make foo, twice", *SEED[1:])).block
+    assert "\nFailed 5x on: the weather" in declare(workspace, texts=texts).block, "it is the way out of that door"
+
+
 def test_a_declaration_opens_the_door_once(workspace):
     fail(workspace, 3)
     assert stopped(workspace)

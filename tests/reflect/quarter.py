@@ -118,10 +118,13 @@ class Machine:
         path.parent.mkdir(exist_ok=True)
         path.write_text("".join(json.dumps(line) + "\n" for line in transcript(sat, str(self.root))))
         LocalFolder(str(self.root)).hear(sat.id, "claude-code", sat.agent, str(path), has_ended=True)
+        log = auto_reflect.DailyLog(self.workspace.wall()[:10]).path
+        logged = self.text(log)
         came = session_end.reflect_due(self.workspace, only=sat.id)
         plan = next((each.plan for each in came if each.plan is not None), None)
         said = plan.reflection if plan is not None else None
-        closed = consolidating.close_session(self.workspace, sat.agent, sat.id, said)
+        closed = consolidating.close_session(self.workspace, sat.agent, sat.id)
+        closed = closed._replace(log=log if self.text(log) != logged else "")
         return Played(closed, lines, consolidating._lines_of_reflection(said) if said is not None else {})
 
     def exchange(self) -> None:

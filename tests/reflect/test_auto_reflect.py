@@ -469,6 +469,18 @@ def test_suggest_never_touches_agents_md(project):
     assert project.read("AGENTS.md") == RULES
 
 
+@pytest.mark.parametrize("word", ["of", "none", "auto-yes", ""])
+def test_an_unknown_word_in_the_directive_suggests_and_is_named(project, word):
+    project.write(".agents.local.md", auto_reflect.TEMPLATE.replace("suggest", word, 1))
+    named = f"`promote={word}` in .agents.local.md is none of suggest, auto, off: it counts as suggest"
+    assert named in project.fleet("sleep", "--only", "observations").stdout
+    assert named in project.fleet("doctor").stdout
+    three_sessions(project)
+    assert project.rows()
+    project.write(".agents.local.md", auto_reflect.TEMPLATE)
+    assert "is none of" not in project.fleet("doctor").stdout
+
+
 def test_off_stops_reflection_and_not_observation(project):
     project.write(".agents.local.md", auto_reflect.TEMPLATE.replace("suggest", "off"))
     three_sessions(project)
@@ -746,6 +758,18 @@ def test_rows_in_every_form_are_read(body):
     assert (row.category, row.item, row.detail) == ("Gotcha", "DB_URL", "set it")
 
 
+@pytest.mark.parametrize("category", ["Preference", "Nonsense", "", "**Pattern**", "`Pattern`"])
+def test_the_column_of_categories_never_becomes_the_rule(category):
+    head = "| **Category** | Item | Detail |\n|---|---|---|\n"
+    table = f"## Ready to Promote\n\n{head}| {category} | use tabs in Makefiles | seen often |\n"
+    (row,) = Scratchpad(table).ready()
+    assert row[:3] == ("Pattern", "use tabs in Makefiles", "seen often")
+    (row,) = Scratchpad(table.replace("Category", "Item").replace(category or "  ", "DB_URL")).ready()
+    assert row.item == "DB_URL", "a table without that column has none"
+    (row,) = Scratchpad(f"## Ready to Promote\n\n{head}| DB_URL | set it |\n").ready()
+    assert row[:3] == ("Pattern", "DB_URL", "set it"), "a row of two cells has an item and a detail"
+
+
 def recurring(page: str, least: int) -> list[str]:
     """What came up in so many separate sessions."""
     return [each.text for each in Recurrence.among(Scratchpad(page).statements())[0] if len(each.sessions) >= least]
@@ -786,6 +810,26 @@ def test_above_300_lines_the_auto_part_goes_to_the_daily_logs(project):
     logs = "".join(text.decode() for path, text in project.files().items() if path.startswith(".agents/logs/"))
     lost = [line for line in before if line.startswith("- 20") and line not in after and line not in logs.splitlines()]
     assert not lost
+
+
+def test_what_an_undo_brought_back_from_the_daily_logs_stays_until_that_undo_is_undone(project):
+    for number in range(300):
+        project.observe("commit", f"Commit: thing {number}", f"s{number // 50}")
+        project.now_ms += MINUTE
+    before = project.page
+    shown = project.fleet("sleep", "--only", "observations").stdout
+    assert "observations went to the daily logs" in shown
+    after = project.page
+    undone = project.fleet("undo", re.search(r"fleet undo (sleep-\S+?)`", shown)[1]).stdout
+    assert project.page == before
+    for _ in range(2):
+        project.observe("commit", "Commit: one thing more", "s9")
+        assert "nothing to change" in project.fleet("sleep", "--only", "observations", "--dry-run").stdout
+        project.fleet("sleep", "--only", "observations")
+        assert project.page.startswith(before), "what was brought back does not count as too long"
+    project.fleet("undo", re.search(r"fleet undo (undo-\S+?)`", undone)[1])
+    assert project.page.startswith(after[:40])
+    assert len(project.page.splitlines()) < 300
 
 
 def test_a_scratchpad_below_300_lines_is_left_alone(project):

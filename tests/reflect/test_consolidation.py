@@ -686,11 +686,29 @@ def test_the_index_is_pointers_of_one_line(project):
     project.consolidate()
     (line,) = [line for line in project.read(INDEX).splitlines() if line.startswith("- [")]
     assert re.fullmatch(
-        r"- \[The orders table needs an index\]\(topics/[a-z-]+\.md#the-orders-table-needs-an-index\) — "
+        r"- \[The orders table needs an index\]\(topics/[a-z-]+\.md#what\) — "
         r".+ \(seen 2 sessions\)",
         line,
     )
     assert len(line) <= 150
+
+
+@pytest.mark.parametrize("chars", [8, 65, 80])
+def test_a_pointer_has_150_characters_whatever_its_title_and_200_of_them_have_room(chars):
+    words = "the staging database needs a connection to the office before any migration runs over it " * 2
+    topics, paths = list[consolidation.Topic](), list[str]()
+    for number in range(300):
+        title = f"{number:03} {words}"[:chars].strip()
+        paths.append(consolidation._free_path(title, paths))
+        keys = tuple(f"tank s{at}" for at in range(12))
+        topics.append(consolidation.Topic(paths[-1], "preference", title, (title, words), keys, "2026-03-01"))
+    lines = consolidation._with_pointers("", topics, {})[0].splitlines()
+    assert len(lines) == 200 or sum(len(each.encode()) + 1 for each in lines) > 24_800
+    assert sum(each.startswith("- [") for each in lines) > 155
+    assert max(map(len, lines)) <= 150
+    written_before = lines[-1].replace("#what", "#the-staging-database-needs-a-connection") + "\n"
+    pointed = [each for each in topics if each.path.endswith(consolidation._pointed_to(written_before)[1])]
+    assert consolidation._with_pointers(written_before, pointed, {})[0] == written_before
 
 
 def test_the_index_has_at_most_200_lines_and_25000_bytes():
@@ -725,7 +743,7 @@ def test_a_topic_of_more_sessions_takes_the_place_of_one_of_fewer_in_a_full_inde
     often = consolidation.Topic(".agents/topics/often.md", "gotcha", "Often met", (), ("s", "t"))
     mine = consolidation.Topic(".agents/topics/mine.md", "gotcha", "Mine")
     text, dropped, left_out = consolidation._with_pointers(text, [*once, often, mine], {})
-    assert "often.md#often-met" in text
+    assert "often.md#what" in text
     assert "[Mine]" in text
     assert (len(text.splitlines()), len(dropped)) == (200, 1)
     assert left_out == 300 - text.count("(seen 1 session)")
@@ -745,6 +763,28 @@ def test_stale_pointers_are_dropped_and_no_file_is_removed(project):
     assert "Gone" not in project.read(INDEX)
     assert "Elsewhere" in project.read(INDEX)
     assert set(project.files()) == before
+
+
+def test_the_number_of_another_tools_pointer_never_falls_and_its_first_session_counts(project):
+    topic = (
+        "---\ntype: gotcha\ncreated: 2026-01-01\nupdated: 2026-02-01\n---\n\n# The orders table needs an index\n\n"
+        "## What\n\nThe orders table needs an index.\n\n## History\n\n- Added: 2026-01-01 (first seen)\n"
+        "- Updated: 2026-02-01 (merged from session 2026-02-01)\n"
+    )
+    pointers = "".join(f"- [T](topics/{n}.md#what) — it does (seen {n} sessions)\n" for n in (2, 9))
+    project.write(INDEX, f"# Project Memory\n\n{pointers}")
+    for n in (2, 9):
+        project.write(f".agents/topics/{n}.md", topic if n == 9 else topic.replace("index", "view"))
+    log(project, 1, {"Patterns Learned": ["the orders table needs an index", "the orders table needs a view"]})
+    assert project.consolidate(force=True).run
+    assert project.read(INDEX) == f"# Project Memory\n\n{pointers.replace('seen 2', 'seen 3')}"
+    assert project.read(".agents/topics/9.md").count("merged from session") == 2
+
+
+def test_a_lock_that_is_a_folder_closes_the_gate_as_one_that_cannot_be_read(project):
+    (project.folder / LOCK).mkdir(parents=True)
+    assert "consolidate --force" in project.fleet("consolidate", "--check", expect=3).stderr
+    project.fleet("consolidate", expect=3)
 
 
 def test_a_dry_run_names_the_gate_that_keeps_the_same_command_from_its_plan(project):

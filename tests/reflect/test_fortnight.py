@@ -52,7 +52,7 @@ def pages(root: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(root)): path.read_bytes()
         for path in found
-        if path.name != "corrections.md" and ".fleet" not in path.parts
+        if path.name != "corrections.md" and not {".fleet", "logs"} & {*path.parts}  # these keep every line
     }
 
 

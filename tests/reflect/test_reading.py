@@ -261,6 +261,16 @@ def test_three_commands_that_repeat_are_a_skill(tmp_path):
     assert said.should_skill
     assert "3 times" in said.skill_body
     assert "docker build" in said.skill_body
+    assert said.skill_description == "Run `./prepare.sh`, `docker build -t`, `gh release create` in this order"
+
+
+def test_a_skills_description_names_commands_that_exist(tmp_path):
+    talk = Talk(tmp_path / "t.jsonl").says("release it")
+    for _ in range(3):
+        talk.runs("npm run build").runs("npm run test").runs("git push origin dev")
+    said = rules.reflect(as_read(talk))
+    assert said.skill_description == "Run `npm run build`, `npm run test`, `git push origin dev` in this order"
+    assert said.skill_slug == "npm-build-npm-test-git-push", "one skill, whatever the arguments"
 
 
 def test_a_wish_is_a_skill_and_what_is_read_again_and_again_a_note(tmp_path):
@@ -309,6 +319,8 @@ def test_notes_at_a_start_are_the_newest_and_take_no_more_than_their_room():
     assert "older notes" in shown
     assert "no note" not in shown
     assert "mine" in memory_md._without_notes(f"mine\n## Notes\n{rows}")
+    assert memory_md._without_notes(f"mine\n\n## Notes\n\n{rows}\n## Mine\n") == "mine\n\n\n\n## Mine\n"
+    assert "## Notes" in memory_md._without_notes(f"## Notes\n{rows}\n- of mine, without a day\n")
     assert "note 3" not in memory_md._without_notes(f"mine\n## Notes\n{rows}")
 
 

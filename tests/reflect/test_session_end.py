@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app import flagging, learning, lessons, session_end, undoing
+from fleet.app import consolidating, flagging, learning, lessons, session_end, sleeping, undoing
 from fleet.app import inbox as deciding
 from fleet.hosts import sessions
-from fleet.hosts.local import LocalFolder
+from fleet.hosts.local import Call, LocalFolder
 from fleet.learn.corrections_md import Correction
 from fleet.learn.signals import Signals
 from fleet.model.errors import BusyError, DiskError
@@ -677,6 +677,22 @@ def test_a_limit_that_nobody_can_read_spends_nothing_and_is_named(w, talk, tmp_p
     assert times_asked(tmp_path) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("REFLECTION_IDLE_MIN", "abc", "no number of minutes, so that 30 hold"),
+        ("REFLECTION_IDLE_MIN", "-5", "no number of minutes, so that 30 hold"),
+        ("REFLECTION_DAILY_CAP_USD", "5,00", "no amount below 1,000,000 dollars"),
+    ],
+)
+def test_a_variable_that_nobody_can_read_is_named_while_the_rules_are_asked_too(w, monkeypatch, name, value, words):
+    monkeypatch.setenv(name, value)
+    unread, now = session_end.findings(w, "velma")
+    assert (unread[0], f"{name}={value!r}: {words}" in unread[1], now[0]) == ("note", True, "ok")
+    monkeypatch.setenv(name, "45")
+    assert [each[0] for each in session_end.findings(w, "velma")] == ["ok"]
+
+
 def test_a_session_that_somebody_named_runs_the_next_day_too_where_it_was_deferred(w, clock, tmp_path, monkeypatch):
     monkeypatch.setenv("REFLECTION_DAILY_CAP_USD", "0.5")
     scripted(w, tmp_path, answer(), cost=0.5)
@@ -686,6 +702,59 @@ def test_a_session_that_somebody_named_runs_the_next_day_too_where_it_was_deferr
     clock.ms += DAY_MS
     assert [each.is_deferred for each in session_end.reflect_due(w)] == [False]
     assert not Records(w, "velma").deferred()
+
+
+def blocks(w: Workspace) -> list[tuple[str, int]]:
+    """The run of each block in the daily logs, and its number of statements."""
+    return [(each.run, len(each.statements)) for each in consolidating._blocks(w, "")]
+
+
+def test_a_session_that_was_quiet_for_long_has_a_block_whether_its_end_comes_later_or_never(
+    w, clock, talk, monkeypatch
+):
+    monkeypatch.setenv("REFLECTION_IDLE_MIN", "0")
+    clock.ms = World().wall_ms()  # the process behind a hook has no other clock
+    LocalFolder(str(w.root)).hear(talk.session, "claude-code", "velma", str(talk.path), has_ended=False)
+    [done] = session_end.reflect_due(w)
+    at_rest = blocks(w)
+    assert at_rest == [(done.record.run, 3)]
+    LocalFolder(str(w.root)).hear(talk.session, "claude-code", "velma", str(talk.path), has_ended=True)
+    sleeping.end_session(Call("SessionEnd", str(w.root), "velma", talk.session))
+    assert blocks(w) == at_rest
+
+
+@pytest.mark.parametrize("days", [0, 9])
+def test_a_session_that_was_reflected_on_by_hand_has_its_block_at_its_end_and_once(w, clock, talk, days):
+    run = session_end.reflect(w, "velma", talk.path, by_hand=True).record.run
+    assert not blocks(w)
+    for _ in range(2):
+        again = session_end.reflect(w, "velma", talk.path, by_hand=True)
+        assert again.record is None
+        consolidating.close_session(w, "velma", again.session, *again.stands)
+        [(named, number)] = blocks(w)
+        assert (named, number > 0) == (run, True)
+        clock.ms += days * DAY_MS
+    undoing.undo(w, run)
+    assert session_end.reflect(w, "velma", talk.path).stands == (None, ""), "its lessons are no longer this session's"
+
+
+def test_a_session_that_was_deferred_has_its_block_when_a_sleep_reflects_on_it(w, clock, talk, tmp_path, monkeypatch):
+    rule = "never force-push to a shared branch"
+    scripted(w, tmp_path, answer(lessons=[{"text": rule, "quote": rule, "by": "person"}]), cost=0.5)
+    monkeypatch.setenv("REFLECTION_DAILY_CAP_USD", "0.1")
+    assert session_end.reflect(w, "velma", talk.path, by_hand=True).is_deferred
+    monkeypatch.delenv("REFLECTION_DAILY_CAP_USD")
+    sleeping.sleep(w, "velma", only=["reflections"])
+    [(run, number)] = blocks(w)
+    assert (run, number) == (Records(w, "velma").passes()[0].record.run, 1)
+
+
+def test_a_block_of_an_earlier_reflection_leaves_out_what_the_session_does_not_support(w, talk, tmp_path):
+    scripted(w, tmp_path, answer(lessons=[{"text": "Always paint the shed", "quote": "nobody wrote this"}]))
+    session_end.reflect(w, "velma", talk.path)
+    stated, run = session_end.reflect(w, "velma", talk.path).stands
+    assert run
+    assert not stated.lessons
 
 
 def test_a_deferred_session_whose_transcript_is_gone_waits_no_more_and_is_on_record(w, tmp_path, monkeypatch):

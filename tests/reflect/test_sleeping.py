@@ -253,11 +253,18 @@ def test_a_mutation_that_worked_becomes_a_pattern(tmp_path):
 def test_one_phase_may_be_asked_for_alone(workspace):
     notes(workspace)
     daily_logs(workspace)
-    slept = sleeping.sleep(workspace, "velma", only="tidy")
+    slept = sleeping.sleep(workspace, "velma", only=["tidy"])
     assert [each.name for each in slept.phases] == ["tidy"]
     assert not (workspace.root / ".agents/topics").exists()
     with pytest.raises(UsageError, match="there is no phase 'dream'"):
-        sleeping.sleep(workspace, "velma", only="dream")
+        sleeping.sleep(workspace, "velma", only=["tidy", "dream"])
+
+
+def test_several_phases_may_be_asked_for_and_run_in_their_own_order(waiting):
+    slept = json.loads(waiting.run("w", "sleep", "--only", "review", "--only", "tidy", "--json").stdout)
+    assert [each["name"] for each in slept["phases"]] == ["tidy", "review"]
+    everything = json.loads(waiting.run("w", "sleep", "--only", "", "--dry-run", "--json").stdout)
+    assert len(everything["phases"]) == len(sleeping.PHASES)
 
 
 def test_a_dry_run_shows_what_would_be_done_and_changes_nothing(workspace):
@@ -506,6 +513,16 @@ def test_done_ends_the_session_that_the_environment_names_and_no_other(tmp_path)
     assert [each.session for each in LocalFolder(str(tmp_path / "w")).heard()] == ["sess-b"]
 
 
+def test_a_second_undo_after_done_does_not_deny_the_first(tmp_path):
+    stand = Stage(tmp_path)
+    stand.run("w", "init", "--agent", "velma")
+    talk = taught(tmp_path / "s.jsonl", "sess-a")
+    LocalFolder(str(tmp_path / "w")).hear("sess-a", "claude-code", "velma", str(talk.path), has_ended=False)
+    stand.run("w", "done", "--session", "sess-a")
+    assert "taken back: reflect-" in stand.run("w", "undo").stdout
+    assert "nothing is left to take back after `fleet done`; nothing" in stand.run("w", "undo", expect=1).stderr
+
+
 def test_a_sleep_that_only_rendered_pages_does_not_say_that_nothing_changed(tmp_path):
     stand = Stage(tmp_path)
     stand.run("w", "init", "--agent", "velma")
@@ -577,10 +594,19 @@ def test_a_reflection_that_failed_is_left_and_no_success(waiting):
     assert [(each.record.kind, each.record.outcome) for each in passes] == [("reflection", "skipped")]
 
 
+def test_a_dry_run_counts_what_would_wait_in_the_inbox_and_puts_nothing_there(workspace):
+    for text in ("Always squash the commits before a merge", "Never squash the commits before a merge"):
+        learning.correct(workspace, "velma", Correction("it went wrong", "", text))
+    for is_dry in (True, True, False):
+        phase = by_name(sleeping.sleep(workspace, "velma", dry_run=is_dry, only=["review"]))["review"]
+        assert (phase.changed, phase.summary) == (1, "1 thing more to decide: fleet inbox")
+    assert not by_name(sleeping.sleep(workspace, "velma", dry_run=True, only=["review"]))["review"].changed
+
+
 def test_a_dry_run_shows_what_came_up_in_three_sessions(workspace):
     daily_logs(workspace)
     before = pages(workspace)
-    shown = by_name(sleeping.sleep(workspace, "velma", dry_run=True, only="observations"))["observations"]
+    shown = by_name(sleeping.sleep(workspace, "velma", dry_run=True, only=["observations"]))["observations"]
     assert pages(workspace) == before
-    done = by_name(sleeping.sleep(workspace, "velma", only="observations"))["observations"]
+    done = by_name(sleeping.sleep(workspace, "velma", only=["observations"]))["observations"]
     assert (shown.changed, shown.summary) == (done.changed, done.summary) == (1, "1 row is ready to promote")

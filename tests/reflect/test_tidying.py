@@ -12,6 +12,7 @@ from fleet import RELEASED_MS
 from fleet.app import finding, learning, lessons, sleeping, starting, tidying, undoing
 from fleet.app import inbox as inboxes
 from fleet.learn.corrections_md import Correction
+from fleet.learn.counting import reconcile_all
 from fleet.model.errors import NoError
 from fleet.model.line import Column, Line, encode
 from fleet.reflect import housekeeping, records
@@ -201,6 +202,23 @@ def test_dates_of_a_corrections_lesson_become_absolute_in_the_clans_record_while
     assert workspace.patterns.get(mine).text == "The build broke yesterday in CI"
 
 
+def test_a_corrections_lesson_gets_the_tags_of_both_while_it_is_its_own_alone(workspace, wall):
+    ids = list[str]()
+    for text in ("Always run {}migrations before the seed step", "Restart {}workers after a rotation of the keys"):
+        for tag in ("", "the "):
+            told = Correction("w", "r", text.format(tag), tags=(tag.strip() or "x",))
+            ids.append(learning.correct(workspace, "velma", told).id)
+            wall.ms += HOUR_MS
+    shard = workspace.clan / "patterns.d/tank.c0ffee42.jsonl"
+    shard.write_bytes(encode(Line(ids[3], {"tank.c0ffee42": Column(add=clock.pack(START_MS), n={"seen": 1})})) + b"\n")
+    done = tidy(workspace)
+    assert done.report.consolidated == 2
+    assert [workspace.patterns.get(each).tags for each in (ids[1], ids[3])] == [["the", "x"], ["the"]]
+    assert not tidy(workspace).plan.changes
+    undoing.undo(workspace, done.run)
+    assert workspace.patterns.get(ids[1]).tags == ["the"]
+
+
 def test_what_somebody_edited_after_the_pass_stays_when_it_is_undone(workspace):
     logged = learning.correct(workspace, "velma", Correction("w", "r", "The build broke yesterday in CI")).id
     done = tidy(workspace)
@@ -211,6 +229,19 @@ def test_what_somebody_edited_after_the_pass_stays_when_it_is_undone(workspace):
 
 
 # --- "Accesses are what was shown and searched", read as a sum over what was merged ---------------------------------
+
+
+def test_a_lesson_that_was_just_read_from_an_old_page_is_not_stale_before_its_week(workspace, wall):
+    page = workspace.home("velma") / "corrections.md"
+    page.parent.mkdir(parents=True)
+    day = clock.pack(START_MS - 30 * DAY_MS)[:10]
+    page.write_text(f"## {day} 14:30 — a\n\n**What I got wrong:** w\n**Correct approach:** r\n**Pattern:** {PIN}\n")
+    reconcile_all(workspace)
+    [lesson] = workspace.patterns.lessons()
+    assert lesson.at.startswith(day)
+    assert not tidy(workspace).report.archived
+    wall.ms += 8 * DAY_MS
+    assert tidy(workspace).report.archived == 1
 
 
 def test_what_was_shown_or_found_by_a_search_is_not_stale(workspace):
@@ -275,6 +306,10 @@ def test_what_a_pass_put_to_rest_is_not_in_a_start_as_news_or_as_relevant(tmp_pa
 
     stand.run("w", "sync")
     assert text in stand.run("w", "start").stdout
+    assert "nothing to change" in stand.run("w", "tidy", "--mode", "always").stdout, "it was read just now"
+    (tmp_path / "w/fleet.toml").write_text("[sleep]\narchive_hours = 0.0000001\n")
+    [found] = json.loads(stand.run("w", "patterns", "--json").stdout)["patterns"]
+    stand.run("w", "edit", found["id"], "--set", "importance=0.1")
     assert "1 archived" in stand.run("w", "tidy", "--mode", "always").stdout
     assert has_it("s1") == [False] * 3
     stand.run("w", "search", "sort tables")
@@ -381,7 +416,7 @@ def test_a_sleep_names_the_facts_of_the_hosts_memory_and_not_notes_that_it_left(
     workspace = opened(root, wall, "[hook]\nauto_memory = true\n")
     for number in range(5):
         note(workspace, number, f"Number {number} of the modules needs index {number * 7}")
-    (phase,) = sleeping.sleep(workspace, "velma", only="tidy").phases
+    (phase,) = sleeping.sleep(workspace, "velma", only=["tidy"]).phases
     assert (phase.changed, phase.summary) == (1, "1 fact of the host's memory: fleet inbox")
     workspace.close()
 
