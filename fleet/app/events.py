@@ -74,6 +74,8 @@ def answer(call: Call, payload: Payload) -> Reply:
     if payload.event == "SessionStart" and payload.source != "compact":
         reply.warning = event.workspace_warning() or reply.warning
         reply.note = "" if reply.warning else event.promoted_since() or reply.note
+    elif (reply.context or reply.go_on) and not payload.event.endswith("Start") and event.is_of_version_1():
+        reply.context = reply.go_on = ""  # every command that it asks for would fail; a start names the upgrade
     if reply.note and call.sets("hook") and _config(call).hook.quiet:
         reply.note = ""
     return reply
@@ -89,6 +91,7 @@ class _HostEvent:
         self._ready = Ready(call.root, call.agent)
         self._attempts = AttemptLog(call.root, call.agent)
         self._fault = ""  # why a session starts with the memory alone
+        self._is_of_version_1: bool | None = None  # unknown
 
     def reply(self) -> Reply:
         return {
@@ -108,6 +111,15 @@ class _HostEvent:
 
         return Flagging(self._call)
 
+    def is_of_version_1(self) -> bool:
+        """Return whether fleet 0.1 made this workspace, and no ``fleet upgrade`` has converted it."""
+        if homes.read(f"{self._call.root}/clan-learnings/.fleet-format", 1):
+            return False  # nearly always: a workspace need not be loaded for it
+        if self._is_of_version_1 is None:
+            with opened(self._call) as workspace:
+                self._is_of_version_1 = workspace.is_of_version_1
+        return self._is_of_version_1
+
     # --- a session's start --------------------------------------------------------------------------------------------
 
     def workspace_warning(self) -> str:
@@ -115,6 +127,11 @@ class _HostEvent:
         call = self._call
         if not call.can_write:
             return _CANNOT_WRITE
+        if self.is_of_version_1():
+            return (
+                "fleet: this workspace was made by fleet 0.1, and `fleet upgrade` converts it. Until then sessions "
+                "start without the clan's lessons; what is logged counts afterwards"
+            )
         if call.agent != GUEST or self._folder.marked_ms(GUEST):
             return ""
         self._folder.mark(GUEST, word=call.session or "-")
@@ -196,6 +213,7 @@ class _HostEvent:
         """
         from fleet.app.starting import SessionStart
 
+        self._is_of_version_1 = workspace.is_of_version_1
         start, again = SessionStart(workspace, self._call.agent), "" if since is None else self._call.session
         try:
             return start.make(may_tidy=True, since=since, session=again)

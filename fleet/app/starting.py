@@ -185,7 +185,12 @@ class SessionStart:
         return Start(context, news_text, shown, [each.id for each in news if short[each.id] in news_text]), short
 
     def _unasked(self) -> str:
-        """Return that the clan's remote was never asked, and who can ask it; "" where it was."""
+        """Return why what the clan knows is not here, and who can change that; "" where its remote was asked."""
+        if self._workspace.is_of_version_1:
+            return (
+                "This workspace was made by fleet 0.1: what the clan knows is not here until a person runs `fleet "
+                "upgrade`. What is logged meanwhile counts then."
+            )
         if not is_unasked(self._workspace):
             return ""
         first = "`fleet init --agent NAME` names who works here, and then " if self._agent == names.GUEST else ""

@@ -304,6 +304,15 @@ class Workspace:
         return False
 
     @property
+    def is_of_version_1(self) -> bool:
+        """True where fleet 0.1 made this workspace, and it is not converted yet."""
+        try:
+            check_version(self.root)
+        except NoError:
+            return True
+        return False
+
+    @property
     def is_in_a_clan(self) -> bool:
         """True where a remote is named, or agreed to, and this machine did not leave it."""
         return bool(self.config.share.remote or self.state.agreed("remote")) and not self.state.get("left")
