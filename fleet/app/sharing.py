@@ -344,6 +344,9 @@ def _warn_of_news(workspace: Workspace) -> None:
     if purged := workspace.trust.purged(forget=True):
         starting.forget(workspace)  # it names them, too
         workspace.warnings += workspace.trust.purge_sentences(purged)
+    if overruled := Weighing(workspace).overruled(forget=True):
+        starting.forget(workspace)
+        workspace.warnings += overruled
     asked, shared = workspace.config.share.fields, workspace.shared_fields()
     if left := [each for each in asked if each not in shared]:
         workspace.warn(
