@@ -91,7 +91,6 @@ class _HostEvent:
         self._ready = Ready(call.root, call.agent)
         self._attempts = AttemptLog(call.root, call.agent)
         self._fault = ""  # why a session starts with the memory alone
-        self._is_of_version_1: bool | None = None  # unknown
 
     def reply(self) -> Reply:
         return {
@@ -115,10 +114,8 @@ class _HostEvent:
         """Return whether fleet 0.1 made this workspace, and no ``fleet upgrade`` has converted it."""
         if homes.read(f"{self._call.root}/clan-learnings/.fleet-format", 1):
             return False  # nearly always: a workspace need not be loaded for it
-        if self._is_of_version_1 is None:
-            with opened(self._call) as workspace:
-                self._is_of_version_1 = workspace.is_of_version_1
-        return self._is_of_version_1
+        with opened(self._call) as workspace:
+            return workspace.is_of_version_1
 
     # --- a session's start --------------------------------------------------------------------------------------------
 
@@ -127,11 +124,6 @@ class _HostEvent:
         call = self._call
         if not call.can_write:
             return _CANNOT_WRITE
-        if self.is_of_version_1():
-            return (
-                "fleet: this workspace was made by fleet 0.1, and `fleet upgrade` converts it. Until then sessions "
-                "start without the clan's lessons; what is logged counts afterwards"
-            )
         if call.agent != GUEST or self._folder.marked_ms(GUEST):
             return ""
         self._folder.mark(GUEST, word=call.session or "-")
@@ -194,6 +186,8 @@ class _HostEvent:
         changed = "" if self._call.subagent or source == "compact" else self._memory_changed()
         reply = Reply("\n\n".join(filter(None, [text, changed])), note=note)
         reply.warning = "" if note or self._call.subagent else self._fault
+        if goes_to_person and start.warning:
+            reply.warning = start.warning
         return reply
 
     def _memory_changed(self) -> str:
@@ -213,7 +207,6 @@ class _HostEvent:
         """
         from fleet.app.starting import SessionStart
 
-        self._is_of_version_1 = workspace.is_of_version_1
         start, again = SessionStart(workspace, self._call.agent), "" if since is None else self._call.session
         try:
             return start.make(may_tidy=True, since=since, session=again)

@@ -229,9 +229,15 @@ def _allowed_remote(workspace: Workspace) -> tuple[GitRemote | None, str]:
     if pause := workspace.state.paused(workspace.wall()):
         return None, f"sharing is paused {pause}"
     try:
-        return Membership(workspace).remote(), "no remote is named here: `fleet init --remote URL` joins a clan"
+        why = _unread(workspace) or "no remote is named here: `fleet init --remote URL` joins a clan"
+        return Membership(workspace).remote(), why
     except UsageError as unconfirmed:
         return None, str(unconfirmed)
+
+
+def _unread(workspace: Workspace) -> str:
+    """Return that the configuration cannot be read, so that no remote is known; "" where it can."""
+    return "" if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote"
 
 
 def _ensure_replica(workspace: Workspace, agent: str) -> None:
@@ -401,7 +407,7 @@ def _result(
     refused_before, held_before = _reported_before(workspace, refused, is_shared=remote is not None)
     return SyncResult(
         remote=remote.name if remote is not None else "",
-        why="" if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote",
+        why=_unread(workspace),
         out=counts.out,
         patterns_in=sum(each.startswith("p-") for each in counts.changed_ids),
         discoveries_in=sum(each.startswith("d-") for each in counts.changed_ids),

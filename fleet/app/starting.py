@@ -120,7 +120,7 @@ class SessionStart:
         delimiter, stores = f"fleet-{workspace.world.entropy(8).hex()}", sources(workspace, self._agent)
         table = _triggered(stores)
         start, short = self._texts(delimiter, stores, table, since, session)
-        start.generation = generation
+        start.generation, start.warning = generation, self._warning()
         Guards(workspace).make_ready()
         if not session:
             with suppress(DiskError):  # on a read-only disk it is made each time
@@ -183,6 +183,18 @@ class SessionStart:
         news_text = render(memory="", news=news, patterns=(), discoveries=unseen, waiting=()) if news or unseen else ""
         shown = [*sorted(remembered), *(each.id for each in (*news, *lessons) if short[each.id] in context)]
         return Start(context, news_text, shown, [each.id for each in news if short[each.id] in news_text]), short
+
+    def _warning(self) -> str:
+        """Return what is wrong with this workspace, for the person; "" for nothing."""
+        if self._workspace.is_of_version_1:
+            return (
+                "fleet: this workspace was made by fleet 0.1, and `fleet upgrade` converts it. Until then sessions "
+                "start without the clan's lessons; what is logged counts afterwards"
+            )
+        config, name = self._workspace.config, self._workspace.config_file.name
+        return (
+            "" if config.is_read else f"fleet: nothing is shared until {name} is mended: {'; '.join(config.problems)}"
+        )
 
     def _unasked(self) -> str:
         """Return why what the clan knows is not here, and who can change that; "" where its remote was asked."""
