@@ -39,6 +39,8 @@ _SCREENED = "looked_for_secrets"
 _SCREENED_FOUND = "looked_for_secrets_in_discoveries"
 """The same of discoveries."""
 _SCREENED_MAX = 1_000
+_PURGED = "looked_for_purged_words"
+"""Key of the ids of the purged lessons whose words were looked for here."""
 _REPORTED = "refused_told"
 """Key of the unreadable lines that a sync has reported, as many as are kept."""
 _LEFT_SHOWN, _LEFT_CHARS = 5, 60
@@ -350,6 +352,7 @@ def _warn_of_news(workspace: Workspace) -> None:
     if purged := workspace.trust.purged(forget=True):
         starting.forget(workspace)  # it names them, too
         workspace.warnings += workspace.trust.purge_sentences(purged)
+    _warn_of_purged_words(workspace)
     if overruled := Weighing(workspace).overruled(forget=True):
         starting.forget(workspace)
         workspace.warnings += overruled
@@ -365,6 +368,25 @@ def _warn_of_news(workspace: Workspace) -> None:
             entries = f"{counted(edited, 'entry', 'entries')} of {path}"
             workspace.warn(f"{entries} edited since counted, which words no lesson anew; `fleet status` names the way")
     _warn_of_discovered_secrets(workspace)
+
+
+def _warn_of_purged_words(workspace: Workspace) -> None:
+    """Warn once of the places here that still have the words of a lesson which others purged: a log is its owner's."""
+    if workspace.is_read_only:
+        return
+    known, purged = workspace.state.get(_PURGED).split(), workspace.db.purged_ids()
+    for lesson in workspace.patterns.some([each for each in purged if each not in known]):
+        if lesson.retired_by in lesson.mine:
+            continue  # who purged was shown them
+        if places := [f"{path}:{line}" if line else path for path, line in Purge(workspace).remains([lesson.id], ())]:
+            more = f" and {len(places) - _LEFT_SHOWN:,} more" if len(places) > _LEFT_SHOWN else ""
+            workspace.warn(
+                f"{lesson.id} was purged by others, as a secret perhaps, and its words still stand on this machine: "
+                f"{', '.join(places[:_LEFT_SHOWN])}{more}. `fleet purge {lesson.id}` takes them out of fleet's own "
+                "files, and names those that are yours to mend"
+            )
+    if purged != known:
+        workspace.state.put(**{_PURGED: " ".join(purged)})
 
 
 def _warn_of_discovered_secrets(workspace: Workspace) -> None:

@@ -25,7 +25,7 @@ import msgspec
 from fleet import __version__
 from fleet.model.errors import FleetError
 from fleet.model.names import agent_of, normalise, pattern_id
-from fleet.model.pattern import Pattern, merged
+from fleet.model.pattern import REDACTED, Pattern, merged
 from fleet.reflect.observations import Statement, category_of, is_directive, without_label
 from fleet.store.database import TROUBLE, get_meta, set_meta
 from fleet.store.query import Patterns
@@ -422,7 +422,7 @@ class Weighing:
             kept = lessons.get(pair.partition(" ")[0])
             if kept is None or any(each.is_present for each in lessons.values()):
                 continue
-            if kept.retired_by not in kept.mine:
+            if kept.retired_by not in kept.mine and kept.text != REDACTED:
                 sentences.append(
                     f"{kept.id} was to hold, by a person's answer here, and {agent_of(kept.retired_by)} retired "
                     f"it: {shortened(readable(kept.text), _SHOWN_CHARS)}. `fleet restore {kept.id}` brings it back"
