@@ -585,7 +585,8 @@ class Writer:
     def write(self, deltas: Sequence[Line], *, is_durable: bool = True) -> None:
         """Write each delta that says something to the file of its lesson: the private file, or the shared shard."""
         deltas = [delta for delta in deltas if not delta.is_empty()]
-        private = {delta.id for delta in deltas if self.workspace.private(self.agent, delta.id) is not None}
+        private = {delta.id for delta in deltas if fold(delta).scope == PRIVATE}  # from now on
+        private |= {delta.id for delta in deltas if self.workspace.private(self.agent, delta.id) is not None}
         self.append_private([delta for delta in deltas if delta.id in private])
         self.append(PATTERNS, [delta for delta in deltas if delta.id not in private], is_durable=is_durable)
 
