@@ -77,6 +77,8 @@ def answer(call: Call, payload: Payload) -> Reply:
     if payload.event == "SessionStart" and payload.source != "compact":
         reply.warning = event.workspace_warning() or reply.warning
         reply.note = "" if reply.warning else event.promoted_since() or reply.note
+    elif (reply.context or reply.go_on) and not payload.event.endswith("Start") and event.is_of_version_1():
+        reply.context = reply.go_on = ""  # every command that it asks for would fail; a start names the upgrade
     if reply.note and call.sets("hook") and _config(call).hook.quiet:
         reply.note = ""
     return reply
@@ -110,6 +112,13 @@ class _HostEvent:
         from fleet.app.flagging import Flagging
 
         return Flagging(self._call)
+
+    def is_of_version_1(self) -> bool:
+        """Return whether fleet 0.1 made this workspace, and no ``fleet upgrade`` has converted it."""
+        if homes.read(f"{self._call.root}/clan-learnings/.fleet-format", 1):
+            return False  # nearly always: a workspace need not be loaded for it
+        with opened(self._call) as workspace:
+            return workspace.is_of_version_1
 
     # --- a session's start --------------------------------------------------------------------------------------------
 
@@ -185,6 +194,8 @@ class _HostEvent:
         changed = "" if self._call.subagent or source == "compact" else self._memory_changed()
         reply = Reply("\n\n".join(filter(None, [text, changed])), note=note)
         reply.warning = "" if note or self._call.subagent else self._fault
+        if goes_to_person and start.warning:
+            reply.warning = start.warning
         return reply
 
     def _memory_changed(self) -> str:

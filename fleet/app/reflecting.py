@@ -7,7 +7,7 @@ from fleet.learn import counting
 from fleet.learn.counting import CountedLog
 from fleet.model import edits, limits, names
 from fleet.model.errors import BusyError, FleetError
-from fleet.model.pattern import Pattern
+from fleet.model.pattern import REDACTED, Pattern
 from fleet.recall.wording import Renderer, not_working
 from fleet.reflect import evidence, exposure
 from fleet.reflect.clusters import NOT_COMPARED, Clusters, Weighing
@@ -218,6 +218,9 @@ def loses_ground(workspace: Workspace, agent: str, before: Pattern, after: Patte
 
 def _tell_left(workspace: Workspace, agent: str, left: Mapping[str, str]) -> None:
     for id_, text in left.items():
+        if text == REDACTED:
+            workspace.warn(f"the clan purged {id_} of its words, so it left {agent}'s {FILE_NAME}")
+            continue
         workspace.warn(
             f"the clan retired {id_}, so it left {agent}'s {FILE_NAME}: {text}. `fleet restore {id_}`, then `fleet "
             f"promote {id_}`, keeps it for all; your own words under ## Notes stay for this agent"

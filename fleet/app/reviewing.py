@@ -517,6 +517,8 @@ def _decide(workspace: Workspace, agent: str, one: str, other: str, choice: str)
     if choice in (FIRST, SECOND):
         retired, kept = (other, one) if choice == FIRST else (one, other)
         retire(workspace, agent, retired)
+        with suppress(FleetError):  # it is decided, whether or not anybody is warned later
+            Weighing(workspace).keep_first(kept, retired)
         return f"{kept} holds; {retired} is retired, and `fleet restore {retired}` undoes it"
     with Runs(workspace).recording(agent, "decide") as draft:
         Weighing(workspace).keep_apart([(one, other)])

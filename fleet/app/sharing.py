@@ -40,6 +40,8 @@ _SCREENED = "looked_for_secrets"
 _SCREENED_FOUND = "looked_for_secrets_in_discoveries"
 """The same of discoveries."""
 _SCREENED_MAX = 1_000
+_PURGED = "looked_for_purged_words"
+"""Key of the ids of the purged lessons whose words were looked for here."""
 _REPORTED = "refused_told"
 """Key of the unreadable lines that a sync has reported, as many as are kept."""
 _LEFT_SHOWN, _LEFT_CHARS = 5, 60
@@ -230,9 +232,14 @@ def _allowed_remote(workspace: Workspace) -> tuple[GitRemote | None, str]:
     if pause := workspace.state.paused(workspace.wall()):
         return None, f"sharing is paused {pause}"
     try:
-        return Membership(workspace).remote(), _NO_REMOTE
+        return Membership(workspace).remote(), _unread(workspace) or _NO_REMOTE
     except UsageError as unconfirmed:
         return None, str(unconfirmed)
+
+
+def _unread(workspace: Workspace) -> str:
+    """Return that the configuration cannot be read, so that no remote is known; "" where it can."""
+    return "" if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote"
 
 
 def _ensure_replica(workspace: Workspace, agent: str) -> None:
@@ -345,6 +352,10 @@ def _warn_of_news(workspace: Workspace) -> None:
     if purged := workspace.trust.purged(forget=True):
         starting.forget(workspace)  # it names them, too
         workspace.warnings += workspace.trust.purge_sentences(purged)
+    _warn_of_purged_words(workspace)
+    if overruled := Weighing(workspace).overruled(forget=True):
+        starting.forget(workspace)
+        workspace.warnings += overruled
     asked, shared = workspace.config.share.fields, workspace.shared_fields()
     if left := [each for each in asked if each not in shared]:
         workspace.warn(
@@ -357,6 +368,25 @@ def _warn_of_news(workspace: Workspace) -> None:
             entries = f"{counted(edited, 'entry', 'entries')} of {path}"
             workspace.warn(f"{entries} edited since counted, which words no lesson anew; `fleet status` names the way")
     _warn_of_discovered_secrets(workspace)
+
+
+def _warn_of_purged_words(workspace: Workspace) -> None:
+    """Warn once of the places here that still have the words of a lesson which others purged: a log is its owner's."""
+    if workspace.is_read_only:
+        return
+    known, purged = workspace.state.get(_PURGED).split(), workspace.db.purged_ids()
+    for lesson in workspace.patterns.some([each for each in purged if each not in known]):
+        if lesson.retired_by in lesson.mine:
+            continue  # who purged was shown them
+        if places := [f"{path}:{line}" if line else path for path, line in Purge(workspace).remains([lesson.id], ())]:
+            more = f" and {len(places) - _LEFT_SHOWN:,} more" if len(places) > _LEFT_SHOWN else ""
+            workspace.warn(
+                f"{lesson.id} was purged by others, as a secret perhaps, and its words still stand on this machine: "
+                f"{', '.join(places[:_LEFT_SHOWN])}{more}. `fleet purge {lesson.id}` takes them out of fleet's own "
+                "files, and names those that are yours to mend"
+            )
+    if purged != known:
+        workspace.state.put(**{_PURGED: " ".join(purged)})
 
 
 def _warn_of_discovered_secrets(workspace: Workspace) -> None:
@@ -397,10 +427,9 @@ def _result(
 ) -> SyncResult:
     refused = counts.refused.union(workspace.db.refused())
     refused_before, held_before = _reported_before(workspace, refused, is_shared=remote is not None)
-    why = _NO_REMOTE if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote"
     return SyncResult(
         remote=remote.name if remote is not None else "",
-        why=why if remote is None else "",
+        why=_unread(workspace) or _NO_REMOTE if remote is None else "",
         out=counts.out,
         patterns_in=sum(each.startswith("p-") for each in counts.changed_ids),
         discoveries_in=sum(each.startswith("d-") for each in counts.changed_ids),

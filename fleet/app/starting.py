@@ -122,7 +122,7 @@ class SessionStart:
         delimiter, stores = f"fleet-{workspace.world.entropy(8).hex()}", sources(workspace, self._agent)
         table = _triggered(stores)
         start, short = self._texts(delimiter, stores, table, since, session)
-        start.generation = generation
+        start.generation, start.warning = generation, self._warning()
         Guards(workspace).make_ready()
         if not session:
             with suppress(DiskError):  # on a read-only disk it is made each time
@@ -186,8 +186,25 @@ class SessionStart:
         shown = [*sorted(remembered), *(each.id for each in (*news, *lessons) if short[each.id] in context)]
         return Start(context, news_text, shown, [each.id for each in news if short[each.id] in news_text]), short
 
+    def _warning(self) -> str:
+        """Return what is wrong with this workspace, for the person; "" for nothing."""
+        if self._workspace.is_of_version_1:
+            return (
+                "fleet: this workspace was made by fleet 0.1, and `fleet upgrade` converts it. Until then sessions "
+                "start without the clan's lessons; what is logged counts afterwards"
+            )
+        config, name = self._workspace.config, self._workspace.config_file.name
+        return (
+            "" if config.is_read else f"fleet: nothing is shared until {name} is mended: {'; '.join(config.problems)}"
+        )
+
     def _unasked(self) -> str:
-        """Return that the clan's remote was never asked, and who can ask it; "" where it was."""
+        """Return why what the clan knows is not here, and who can change that; "" where its remote was asked."""
+        if self._workspace.is_of_version_1:
+            return (
+                "This workspace was made by fleet 0.1: what the clan knows is not here until a person runs `fleet "
+                "upgrade`. What is logged meanwhile counts then."
+            )
         if not is_unasked(self._workspace):
             return ""
         first = "`fleet init --agent NAME` names who works here, and then " if self._agent == names.GUEST else ""
@@ -285,7 +302,7 @@ class SessionStart:
         if gone := len(Inboxes(workspace, [agent]).dropped()):
             lines.append(f"{counted(gone, 'draft')} dropped, since nobody decided in time: fleet inbox")
         lines += workspace.trust.sentences() + workspace.trust.purge_sentences(workspace.trust.purged())
-        lines += reflecting.to_review(Weighing(workspace).last_clusters())
+        lines += reflecting.to_review(Weighing(workspace).last_clusters()) + Weighing(workspace).overruled()
         for proposal in Journal(workspace, agent).proposals():
             lines.append(f"{proposal.code} ({proposal.name}) worked and is no lesson yet: {proposal.command}")
         return lines

@@ -14,7 +14,7 @@ from fleet.cli.output import COMPLETE, argument, flag, option
 from fleet.model.discovery import TYPES
 from fleet.model.errors import FleetError, UsageError
 from fleet.model.names import FIELDS, LABELS
-from fleet.model.pattern import Pattern
+from fleet.model.pattern import REDACTED, Pattern
 from fleet.recall.wording import Renderer, not_working
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted, one_line, readable
@@ -155,7 +155,8 @@ def _show(
             f"{lesson.id}  {fields['state']}\n{fields['text']}",
             *_labelled(_lesson_rows(lesson, fields, others, cluster)),
         ]
-        rows += [] if lesson.is_present else [f"  `fleet restore {lesson.id}` brings it back"]
+        way_back = "its words were purged" if lesson.text == REDACTED else f"`fleet restore {lesson.id}` brings it back"
+        rows += [] if lesson.is_present else [f"  {way_back}"]
         output.show(fields | ({"merged": sorted(each.id for each in (lesson, *others))} if others else {}), rows)
 
 

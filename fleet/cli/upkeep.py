@@ -16,6 +16,7 @@ from fleet.learn import importer
 from fleet.learn.importer import ImportResult, Piece
 from fleet.model.errors import UsageError
 from fleet.model.names import GUEST
+from fleet.store.homes import CONFIG
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted
 
@@ -266,22 +267,23 @@ def _status() -> None:
     """Show the state of this workspace: outgoing lines, pending decisions, quarantine, replicas of the clan."""
     with output.acting(or_guest=True) as (workspace, who):
         status = doctor.status(workspace, who)
-        output.show(status, _status_rows(status, workspace.sync_command))
+        output.show(status, _status_rows(status, workspace.sync_command, is_read=workspace.config.is_read))
 
 
-def _status_rows(status: dict[str, Any], sync: str) -> Iterator[output.Row]:
-    for label, lines in _sections(status, sync):
+def _status_rows(status: dict[str, Any], sync: str, *, is_read: bool) -> Iterator[output.Row]:
+    for label, lines in _sections(status, sync, is_read=is_read):
         for index, line in enumerate(filter(None, lines)):
             yield (f"{'' if index else label:<{_LABEL}}", "bold"), (line, "")
 
 
-def _sections(status: dict[str, Any], sync: str) -> Iterator[tuple[str, list[str]]]:
+def _sections(status: dict[str, Any], sync: str, *, is_read: bool) -> Iterator[tuple[str, list[str]]]:
     replica = f" ({status['replica']})" if status["replica"] else ""
     yield "workspace", [status["workspace"]]
     unnamed = ": nobody is named here, what is logged stays here; fleet init --agent NAME"
     yield "agent", [f"{status['agent']}{replica}{unnamed if status['agent'] == GUEST else ''}"]
     remote = f"{status['remote']}, branch {status['branch']}" if status["remote"] else ""
-    yield "remote", [remote or "none named; works offline"]
+    unknown = "none named; works offline" if is_read else f"{CONFIG} cannot be read, and may name one"
+    yield "remote", [remote or unknown]
     yield "last sync", [output.when(status["last_sync"]) or _no_sync(status, sync)]
     yield "failed", [status["sync_failed"]]
     yield "stale", [status["stale"]]

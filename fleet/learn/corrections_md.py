@@ -143,6 +143,7 @@ class Entry(NamedTuple):
         unread: line and text of each value whose field has another value already.
         category: what the lesson is about, one word or two; may be empty.
         trigger: the step before which the lesson is shown; may be empty.
+        scope: who a lesson is for, where a person named it.
         auto: a hook wrote it (User flagged, Signal, or Source: auto-detected).
         record: the first record comment between this heading and the next, which may be another entry's. In a ``Bound``
             entry it is the entry's own.
@@ -164,6 +165,7 @@ class Entry(NamedTuple):
     category: str = ""
     tags: tuple[str, ...] = ()
     trigger: str = ""
+    scope: str = ""
     is_undone: bool = False
     beside: tuple[int, ...] = ()
     unread: tuple[tuple[int, str], ...] = ()
@@ -359,7 +361,7 @@ _FIELD_BY_LABEL = {
         "wrong": "what i got wrong, what went wrong, what was wrong, wrong",
         "right": "the correct approach, correct approach, right approach, correction, correct, right",
         "pattern": "generalizable pattern, generalisable pattern, generalized pattern, pattern, lesson",
-        **{name: name for name in ("signal", "source", "tags", *LOGGED)},
+        **{name: name for name in ("signal", "source", "tags", "scope", *LOGGED)},
     }.items()
     for label in labels.split(", ")
 }
@@ -435,8 +437,8 @@ class _Block:
     def _is_behind(self, value: list[str], row: markdown.Row) -> bool:
         """Return whether a line is behind the end of a value that goes out to the clan.
 
-        A value ends at a blank line or fleet's comment, a heading, or a bullet at the margin; but a list or a piece of
-        code belongs to the words that lead to it, and indented lines belong to the value.
+        A value ends at a blank line or fleet's comment, a heading, a label in bold or a bullet at the margin; but a
+        list or a piece of code belongs to the words that lead to it, and indented lines belong to the value.
         """
         had_gap, self.has_gap = self.has_gap, not row.text.strip() and not row.is_code
         if self.has_gap or (not had_gap if row.is_code else row.text[0] in " \t"):
@@ -448,7 +450,7 @@ class _Block:
             return not self.is_list
         if row.is_code:
             return not is_led
-        return had_gap or _HEADING.fullmatch(row.text) is not None
+        return had_gap or _HEADING.fullmatch(row.text) is not None or _is_bold_label(row.text)
 
     def value(self, name: str) -> str:
         """Return a field's value; of several (both sides of a conflict) the first that is not empty."""
@@ -709,6 +711,12 @@ def _label(line: str) -> tuple[str, str] | None:
     return (name, match["value"]) if name else None
 
 
+def _is_bold_label(line: str) -> bool:
+    """Return whether a line begins with ``**Words:**``, of whatever field."""
+    match = _label_form().fullmatch(line) if "*" in line[:4] else None
+    return match is not None and match["bold"] is not None
+
+
 def _is_rule(line: str) -> bool:
     """Return whether a line is a thematic break, ``---`` or ``* * *``."""
     if line[:4].lstrip(" ")[:1] not in {"-", "*", "_"}:
@@ -761,6 +769,7 @@ def _entry(block: _Block) -> Entry:
         record=block.record,
         content=_content(block.when, block.title, wrong, right, source, pattern),
         tags=tuple(tag for part in re.split("[,，、]", block.value("tags")) if (tag := fold(part).strip("#`"))),
+        scope=fold(block.value("scope")),
         **more,
         beside=(*(block.body_numbers if block.value("right") else ()), *block.beside),
         unread=block.unread(),

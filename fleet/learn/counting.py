@@ -25,7 +25,7 @@ from fleet.model import line as lines
 from fleet.model.errors import BusyError
 from fleet.model.line import Line
 from fleet.model.names import LOGGED, normalise, pattern_id
-from fleet.model.pattern import PRIVATE, fold
+from fleet.model.pattern import PRIVATE, SCOPE, fold
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening
 
@@ -382,11 +382,18 @@ class _Backlog:
         """
         self._entries = {b.record.id: b.entry for b in self._read.bound if b.record is not None}
         self._keys = _part_keys(self._writer.agent, self._read.log.records)
+        named_private = {
+            b.record.pattern
+            for b in self._read.bound
+            if b.record is not None and b.entry.scope.casefold().startswith(PRIVATE)
+        }
         slots = Record.by_lesson(Record.latest(self._read.log.records))
         counted = Record.by_lesson(Record.search(self._read.counted, {pattern for pattern, _ in slots}))
         deltas = []
         for (pattern, replica), records in slots.items():
-            mine = self._workspace.private(self._writer.agent, pattern)
+            is_known = self._workspace.private(self._writer.agent, pattern) is not None
+            # A person called it private, and the clan has not got it.
+            is_private = is_known or (pattern in named_private and self._workspace.patterns.line(pattern) is None)
             line = self._workspace.record(self._writer.agent, pattern) or Line(pattern)
             fresh = [each for each in records if each.at > line.counted_up_to(replica)]
             earlier = [*counted[pattern, replica], *(each for each in records if each not in fresh)]
@@ -394,10 +401,12 @@ class _Backlog:
                 delta = self._lost_words(line, records)
             else:
                 sessions = {each.session for each in earlier}
-                delta = self._raise_column(line, replica, fresh, sessions, is_private=mine is not None)
+                delta = self._raise_column(line, replica, fresh, sessions, is_private=is_private)
             if self._read.log.marks:
-                numbers = self._undo_numbers(records, is_private=mine is not None)
+                numbers = self._undo_numbers(records, is_private=is_private)
                 delta = lines.join(delta, edits.undo(line, replica, numbers))
+            if is_private and not is_known:
+                delta = lines.join(delta, self._writer.edit(Line(pattern), SCOPE, PRIVATE))
             if not delta.is_empty():
                 deltas.append(delta)
         return [*deltas, *self._undo_old_names()]

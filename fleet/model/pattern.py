@@ -365,14 +365,15 @@ def _removed(columns: Mapping[str, Column]) -> dict[str, str]:
     return reduce(orset.join, (column.rem for column in columns.values() if column.rem), dict[str, str]())
 
 
-def is_undone_before_sent(news: Line, base: Line | None, mine: Container[str]) -> bool:
-    """Return whether what others lack of a lesson is no more than what we stated and undid before they had any of it.
+def is_undone_before_sent(news: Line, base: Line | None) -> bool:
+    """Return whether what others lack of a lesson is no more than what was stated and undone before they had any of it.
+
+    Whoever stated it: under the names in a copy, a backup or a renamed folder somebody else may write by now.
 
     ``base``: what they have; None for nothing. If they have part of a column, the undo of that part is news to them.
-    ``mine``: the replicas that write here.
     """
     columns = news.w.values()
-    if not all(each in mine for each in news.w) or (base is not None and not base.w.keys().isdisjoint(news.w)):
+    if base is not None and not base.w.keys().isdisjoint(news.w):
         return False
     if not any(f"seen{UNDONE}" in column.parts for column in columns) or any(column.purge for column in columns):
         return False

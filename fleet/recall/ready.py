@@ -36,7 +36,10 @@ class Start:
     Attributes:
         news: the part that is new to the agent, for a session that has the rest; "" for none.
         generation: of the records in it; "" where they were not read.
+        warning: what is wrong with this workspace, for the person; "" for nothing.
     """
+
+    warning = ""
 
     def __init__(
         self, text: str, news: str = "", ids: Sequence[str] = (), new_ids: Sequence[str] = (), generation: str = ""
@@ -50,7 +53,7 @@ class Start:
         ``files``: the ``sums`` of the files, taken before any was read.
         """
         head = {"delimiter": delimiter, "generation": self.generation, "files": files}
-        head |= {"ids": self.ids, "new_ids": self.new_ids, "news": self.news}
+        head |= {"ids": self.ids, "new_ids": self.new_ids, "news": self.news, "warning": self.warning}
         return f"{json.dumps(head, separators=(',', ':'))}\n{self.text}".encode()
 
     @staticmethod
@@ -89,7 +92,9 @@ class Ready:
             while (new := f"fleet-{os.urandom(8).hex()}") in context:
                 pass
             texts = context.replace(delimiter, new), news.replace(delimiter, new)
-            return Start(*texts, _only_ids(head["ids"]), _only_ids(head["new_ids"]), head["generation"])
+            start = Start(*texts, _only_ids(head["ids"]), _only_ids(head["new_ids"]), head["generation"])
+            start.warning = str(head["warning"])
+            return start
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
 

@@ -24,13 +24,14 @@ import msgspec
 
 from fleet import __version__
 from fleet.model.errors import FleetError
-from fleet.model.names import normalise, pattern_id
-from fleet.model.pattern import Pattern, merged
+from fleet.model.names import agent_of, normalise, pattern_id
+from fleet.model.pattern import REDACTED, Pattern, merged
 from fleet.reflect.observations import Statement, category_of, is_directive, without_label
 from fleet.store.database import TROUBLE, get_meta, set_meta
 from fleet.store.query import Patterns
 from fleet.store.semantic import EMBEDDED, Embeddings
 from fleet.store.workspace import Workspace
+from fleet.text.screening import readable, shortened
 from fleet.text.similarity import NEAR_MIN, TURNS, ParsedText, is_stop
 
 LESSONS_MAX = 2_000
@@ -57,6 +58,7 @@ _REPLACED_MAX = 2
 
 _META, _COMPARED = "clusters", "compared"
 _KEEP_WAIT_S = 1.0
+_SHOWN_CHARS = 160
 
 
 # --- pairs among many texts ------------------------------------------------------------------------------------------
@@ -384,6 +386,8 @@ class Wordings(NamedTuple):
 
 _APART = "two lessons"
 """Kind under which ``local.db`` keeps the pairs that a person here keeps apart."""
+_HOLDS = "holds"
+"""The same of the pairs of which a person here let the first hold, and retired the second."""
 
 
 class Weighing:
@@ -405,6 +409,27 @@ class Weighing:
     def forget_apart(self, pair: tuple[str, str]) -> None:
         """Revoke that a pair is kept apart."""
         self._workspace.state.disagree(_APART, " ".join(sorted(pair)))
+
+    def keep_first(self, kept: str, retired: str) -> None:
+        """Note that of two lessons that contradict each other a person here let the first hold."""
+        self._workspace.state.agree(_HOLDS, f"{kept} {retired}", self._workspace.wall())
+
+    def overruled(self, *, forget: bool = False) -> list[str]:
+        """Return a sentence for each lesson that was to hold by an answer here, and that others retired as well."""
+        state, sentences = self._workspace.state, list[str]()
+        for pair in state.agreed(_HOLDS):
+            lessons = self._workspace.patterns.lessons_of(pair.split())
+            kept = lessons.get(pair.partition(" ")[0])
+            if kept is None or any(each.is_present for each in lessons.values()):
+                continue
+            if kept.retired_by not in kept.mine and kept.text != REDACTED:
+                sentences.append(
+                    f"{kept.id} was to hold, by a person's answer here, and {agent_of(kept.retired_by)} retired "
+                    f"it: {shortened(readable(kept.text), _SHOWN_CHARS)}. `fleet restore {kept.id}` brings it back"
+                )
+            if forget:
+                state.disagree(_HOLDS, pair)
+        return sentences
 
     def cache_key(self) -> list[Any]:
         """Return the key of the clusters: the generation, the state of the embeddings, and the pairs kept apart."""

@@ -132,7 +132,7 @@ class Outbox:
         # In a folder that was moved or copied no agent has a new id before its first write.
         mine = self._workspace.current_replicas() or self._workspace.former_replicas()
         found = self._workspace.db.outgoing() if mine else []
-        undone_unsent = self._workspace.db.undone_unsent(self._workspace.policy().mine)
+        undone_unsent = self._workspace.db.undone_unsent()
         for entry in found:
             if not isinstance(entry, Carried) and entry.id in undone_unsent:
                 continue

@@ -8,7 +8,7 @@ the outbox is its own base.
 import heapq
 import json
 from bisect import bisect_right
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 from sqlite3 import Connection
@@ -523,18 +523,16 @@ class Contents:
         query = "SELECT id, raw, hash FROM carried WHERE NOT in_tree ORDER BY id, hash"
         return entries + [_carried_of(*row) for row in self._connection.execute(query)]
 
-    def undone_unsent(self, mine: Container[str]) -> set[str]:
-        """Return the ids of what some replicas logged and undid before the tree had any of it; it stays here."""
+    def undone_unsent(self) -> set[str]:
+        """Return the ids of what was logged and undone before the tree had any of it; it stays here."""
         ids = set()
         for each, raw, hash_, base in self._connection.execute(_PENDING_UNDONE):
             sent = _decoded(base) if base else None
             news = line.difference(_decoded(checked(raw, hash_)), sent)
-            if news is not None and pattern.is_undone_before_sent(news, sent, mine):
+            if news is not None and pattern.is_undone_before_sent(news, sent):
                 ids.add(each)
         for row in self._connection.execute(_PENDING_RETRACTED):
-            pair = [*map(DISCOVERIES.decode, row)]
-            if all(entry.by in mine for entry in pair):
-                ids.update(entry.id for entry in pair)
+            ids.update(DISCOVERIES.decode(each).id for each in row)
         return ids
 
     def edition(self, kind: Kind, *, in_tree: bool = True) -> bytes:

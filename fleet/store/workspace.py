@@ -304,6 +304,15 @@ class Workspace:
         return False
 
     @property
+    def is_of_version_1(self) -> bool:
+        """True where fleet 0.1 made this workspace, and it is not converted yet."""
+        try:
+            check_version(self.root)
+        except NoError:
+            return True
+        return False
+
+    @property
     def is_in_a_clan(self) -> bool:
         """True where a remote is named, or agreed to, and this machine did not leave it."""
         return bool(self.config.share.remote or self.state.agreed("remote")) and not self.state.get("left")
@@ -581,7 +590,8 @@ class Writer:
     def write(self, deltas: Sequence[Line], *, is_durable: bool = True) -> None:
         """Write each delta that says something to the file of its lesson: the private file, or the shared shard."""
         deltas = [delta for delta in deltas if not delta.is_empty()]
-        private = {delta.id for delta in deltas if self.workspace.private(self.agent, delta.id) is not None}
+        private = {delta.id for delta in deltas if fold(delta).scope == PRIVATE}  # from now on
+        private |= {delta.id for delta in deltas if self.workspace.private(self.agent, delta.id) is not None}
         self.append_private([delta for delta in deltas if delta.id in private])
         self.append(PATTERNS, [delta for delta in deltas if delta.id not in private], is_durable=is_durable)
 

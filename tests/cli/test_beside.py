@@ -268,3 +268,42 @@ def test_of_a_log_to_which_only_own_entries_were_added_only_these_are_parsed(w, 
         assert LogPage(workspace, "velma").take().patterns_new == 1
         log(w).write_bytes(log(w).read_bytes().replace(b"its digest", b"its full digest"))
         assert LogPage(workspace, "velma").take().patterns_new == 1
+
+
+def test_a_label_of_another_kind_is_no_part_of_a_lesson_and_its_line_is_named(w):
+    log(w).write_text(
+        "## 2026-11-30 — Tagged a branch\n**What I got wrong:** w\n**Pattern:** Tag releases from main only\n"
+        "**Note:** see the handbook\n**Correct approach:** git tag\n  on main\n"
+    )
+    w.run("w", "sync")
+    [lesson] = w.patterns("w")["patterns"]
+    assert (lesson["text"], lesson["correct"]) == ("Tag releases from main only", "git tag on main")
+    assert [(each["line"], each["text"]) for each in status(w)["not_taken"]] == [(4, "**Note:** see the handbook")]
+
+
+def test_a_lesson_that_a_person_calls_private_in_the_log_stays_with_the_agent(stage):
+    stage.join("velma", "w")
+    text = "Never mention Project Falcon in a public issue"
+    entry = f"## 2026-11-30 — Told\n**What I got wrong:** w\n**Pattern:** {text}\n**Scope:** Private\n"
+    log(stage).parent.mkdir(parents=True, exist_ok=True)
+    log(stage).write_text(entry)
+    assert "0 lines would go out" in stage.run("w", "sync", "--dry-run").stderr
+    assert known(stage)[text]["seen"] == 1
+    assert text not in "".join(path.read_text() for path in (stage.folder / "w/clan-learnings").rglob("*.jsonl"))
+    stage.correct("w", text)
+    assert "0 lines out" in stage.run("w", "sync").stdout
+    assert known(stage)[text]["seen"] == 2
+    id_ = known(stage)[text]["id"]
+    stage.run("w", "edit", id_, "--set", "scope=clan")
+    log(stage).write_text(log(stage).read_text() + "\n")
+    assert "1 line out" in stage.run("w", "sync").stdout
+    assert known(stage)[text]["seen"] == 2
+
+
+def test_a_lesson_that_the_clan_has_is_not_made_private_by_an_entry(stage):
+    stage.join("velma", "w")
+    text = "Tag releases from main only"
+    stage.correct("w", text)
+    log(stage).write_text(f"{log(stage).read_text()}\n## 2026-11-30 — Told\n**Pattern:** {text}\n**Scope:** private\n")
+    assert "1 line out" in stage.run("w", "sync").stdout
+    assert known(stage)[text]["seen"] == 2

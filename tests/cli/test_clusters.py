@@ -252,6 +252,40 @@ def test_of_two_that_contradict_each_other_neither_is_promoted_until_somebody_de
     assert json.loads(stage.run("velma", "review", "--json").stdout)["pairs"] != []
 
 
+def test_a_lesson_that_was_to_hold_and_that_others_retired_is_named_once_with_the_way_back(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    stage.correct("velma", NEVER)
+    other = stage.correct("tank", HAND)
+    for agent in ("velma", "tank", "velma"):
+        stage.run(agent, "sync")
+    [pair] = json.loads(stage.run("velma", "review", "--json").stdout)["pairs"]
+    ids = [each["id"] for each in pair["lessons"]]
+    [never] = {*ids} - {other}
+    keeps = {"velma": never, "tank": other}
+    for agent, kept in keeps.items():
+        answer = ("first", "second")[ids.index(kept)]
+        stage.run(agent, "review", "--answer", f"{pair['pair']}={answer}")
+    stage.run("velma", "sync")
+    for agent, by in (("tank", "velma"), ("velma", "tank")):
+        named = f"{keeps[agent]} was to hold, by a person's answer here, and {by} retired it: "
+        assert named in stage.run(agent, "sync").stderr
+        assert named not in stage.run(agent, "sync").stderr + stage.run(agent, "start").stdout
+    stage.run("velma", "restore", never)
+    assert list(stage.seen("velma")) == [NEVER]
+
+
+def test_a_lesson_that_was_to_hold_and_was_retired_here_is_not_named(stage):
+    stage.join("velma")
+    stage.correct("velma", NEVER)
+    stage.correct("velma", HAND)
+    stage.run("velma", "sync")
+    [pair] = json.loads(stage.run("velma", "review", "--json").stdout)["pairs"]
+    stage.run("velma", "review", "--answer", f"{pair['pair']}=first")
+    stage.run("velma", "retire", pair["lessons"][0]["id"])
+    assert "was to hold" not in stage.run("velma", "sync").stderr
+
+
 def test_a_contradiction_in_several_wordings_stands_once_on_the_pages_and_is_no_lesson_less(stage):
     velma = stage.join("velma")
     for lesson in ("Always run the tests before a push", "Never run the tests before a push"):

@@ -755,6 +755,63 @@ def test_what_was_undone_before_it_had_left_stays_here_until_it_is_restored(stag
     assert (found["seen"], found["state"]) == (0, "retired"), "what had left is undone there as well"
 
 
+def _renamed(stage) -> str:
+    (stage.folder / "w").rename(stage.folder / "moved")
+    return "moved"
+
+
+def _copied(stage) -> str:
+    shutil.copytree(stage.folder / "w", stage.folder / "copy")
+    return "copy"
+
+
+def _restored(stage) -> str:
+    stage.run("w", "backup", "../b.tar.gz")
+    stage.join("velma", "elsewhere")
+    stage.run("elsewhere", "restore-backup", "../b.tar.gz", "--yes")
+    return "elsewhere"
+
+
+def _without_its_register(stage) -> str:
+    shutil.rmtree(stage.folder / "w/.fleet")
+    return stage.join("w")
+
+
+@pytest.mark.parametrize("changed", [_renamed, _copied, _restored, _without_its_register])
+def test_what_was_undone_before_it_had_left_stays_though_other_names_write_in_the_folder(stage, changed):
+    stage.join("w")
+    stage.correct("w", LESSON)
+    back = undo(stage)["undone_by"]
+    stage.run("w", "discover", "--problem", "the cache is stale", "--solution", "remove it")
+    undo(stage)
+    where = changed(stage)
+    assert "0 lines would go out" in stage.run(where, "sync", "--dry-run").stderr
+    stage.correct(where, OTHER)
+    stage.run(where, "sync")
+    assert OTHER in branch(stage)
+    assert LESSON not in branch(stage)
+    assert "cache" not in branch(stage)
+    if changed in (_renamed, _copied):  # else the runs are gone
+        stage.run(where, "undo", back)
+        stage.run(where, "sync")
+        assert LESSON in branch(stage)
+
+
+def test_what_a_copy_undid_before_anybody_had_it_leaves_once_the_original_has_sent_it(stage):
+    stage.join("w")
+    pattern = stage.correct("w", LESSON)
+    shutil.copytree(stage.folder / "w", stage.folder / "copy")
+    stage.run("copy", "undo")
+    assert "0 lines out" in stage.run("copy", "sync").stdout
+    stage.run("w", "sync")
+    assert LESSON in branch(stage)
+    stage.run("copy", "sync")
+    stage.join("tank")
+    stage.run("tank", "sync")
+    found = json.loads(stage.run("tank", "show", pattern, "--json").stdout)
+    assert (found["seen"], found["state"]) == (0, "retired")
+
+
 def undone_in_a_copy(stage) -> tuple[str, dict]:
     """Log a lesson, and undo that in a copy of the folder; return the lesson's id, and what the original is asked."""
     stage.join("velma")

@@ -114,6 +114,26 @@ def test_what_somebody_logged_who_knew_neither_the_lesson_nor_its_purge_does_not
     assert words.strip() not in tip(leaked)
 
 
+def test_whose_log_has_the_words_is_told_once_where_and_not_to_bring_them_back(leaked):
+    for session in ("s2", "s3"):
+        leaked.correct("tank", SECRET, "--session", session)
+    leaked.run("tank", "sync")
+    assert SECRET in (leaked.folder / "tank/agents/tank/memory.md").read_text()
+    leaked.run("velma", "purge", leaked.pattern, "--yes")
+    told = leaked.run("tank", "sync").stderr
+    assert f"{leaked.pattern} was purged by others" in told
+    log = (leaked.folder / "tank/agents/tank/corrections.md").read_text().splitlines()
+    first = next(number for number, row in enumerate(log, 1) if SECRET in row)
+    assert f"agents/tank/corrections.md:{first}, " in told
+    assert f"`fleet purge {leaked.pattern}` takes them out" in told
+    assert f"purged {leaked.pattern} of its words, so it left tank's memory.md" in told
+    assert "fleet restore" not in told + leaked.run("tank", "show", leaked.pattern).stdout
+    for agent in ("tank", "velma"):
+        assert "was purged by others" not in leaked.run(agent, "sync").stderr
+    leaked.join("mouse")
+    assert "was purged by others" not in leaked.run("mouse", "sync").stderr
+
+
 def test_own_files_are_told_and_not_touched(leaked):
     log = leaked.folder / "velma/agents/velma/corrections.md"
     memory = log.with_name("memory.md")

@@ -1118,6 +1118,25 @@ def test_a_broken_configuration_is_a_line_in_the_log_and_stops_nothing(place):
     assert "fleet learn c-" in place.context("UserPromptSubmit", {"prompt": CORRECTION})
 
 
+def test_a_broken_configuration_is_named_at_each_start_and_where_nothing_was_sent(place):
+    place.fleet("init", "--agent", "tank", "--yes")
+    path = place.folder / "fleet.toml"
+    path.write_text(path.read_text() + "\nremote = 3 3\n")
+    for source in ("startup", "clear"):  # the second one's text is cached
+        warning = json.loads(place.hook("SessionStart", {"source": source}).stdout)["systemMessage"]
+        assert warning.startswith(f"fleet: nothing is shared until fleet.toml is mended: {path} cannot be read (")
+        assert "at line" in warning
+    place.hook("SessionEnd", {"reason": "other"})
+    said = "settled; nothing was sent: fleet.toml cannot be read, and may name a remote"
+    until = time.monotonic() + 60
+    while said not in [each["what"] for each in place.log()] and time.monotonic() < until:
+        time.sleep(0.05)
+    assert said in [each["what"] for each in place.log()]
+    assert "\nremote      fleet.toml cannot be read, and may name one\n" in place.fleet("status").stdout
+    path.write_text("")
+    assert "systemMessage" not in json.loads(place.hook("SessionStart", {"source": "startup"}).stdout or "{}")
+
+
 def test_a_link_where_the_local_folder_belongs_is_not_followed(bare):
     target = bare.folder.parent / "elsewhere"
     target.mkdir()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import socket
 import threading
 import time
@@ -534,6 +535,28 @@ def test_what_the_room_was_told_is_taken_back_in_the_room_though_git_never_had_i
     assert "Never told" not in "".join(room.rows().values())
     for workspace in (tank, velma):
         workspace.close()
+
+
+def test_what_a_copy_takes_back_of_what_the_room_has_is_taken_back_there_and_a_third_one_passes_it_on(tmp_path: Path):
+    bridge, other, late = (bridge_of(tmp_path / name, name) for name in ("tank", "velma", "trinity"))
+    learning.correct(bridge.workspace, "tank", Correction("w", "r", LESSON), session="s")
+    shutil.copytree(tmp_path / "tank", tmp_path / "copy")
+    [(_, stated)] = bridge.offer()
+    copy = bridge_of(tmp_path / "copy", "tank")
+    undoing.undo(copy.workspace)
+    assert copy.offer() == [], "as far as it knows nobody has it"
+    for each in (copy, other, late):
+        each.receive([(BASE, stated)])
+    other.receive(copy.offer())
+    anew, room = Bridge(other.workspace, other.writer), Document(1)  # of a server that started anew
+    assert anew.offer() == []
+    room.apply(late.documents[BASE].since())
+    anew.receive([(BASE, room.since())])
+    late.receive(anew.offer())
+    for each in (other, late):
+        assert [found.count("seen") for found in each.workspace.patterns.records()] == [0]
+    for each in (bridge, copy, other, late):
+        each.workspace.close()
 
 
 def test_a_line_that_cannot_be_written_waits_and_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

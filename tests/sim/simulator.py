@@ -927,7 +927,7 @@ class Simulation:
     def staying(self, machine: Machine) -> list[Entry]:
         """Return what was stated and undone on a machine before any of it left."""
         workspace = self.open(machine)
-        gone = workspace.db.undone_unsent(workspace.policy().mine)
+        gone = workspace.db.undone_unsent()
         waits = [each for each in workspace.db.outgoing() if isinstance(each, Line) and each.id in gone]
         assert {each.id for each in waits} <= self.ledger.retired
         return waits

@@ -557,3 +557,33 @@ def test_a_session_that_starts_before_the_upgrade_leaves_nothing_behind(tmp_path
     assert [each["reason"] for each in kept if "fleet 0.1" in each["reason"]] == []
     assert "fleet upgrade" not in hook(root, "SessionStart", source="clear")
     assert "use pnpm" in fleet(root, "learn", "--waiting").stdout
+
+
+# --- before it ------------------------------------------------------------------------------------------------------
+
+
+def test_until_the_upgrade_a_start_names_it_and_nothing_is_asked_for_that_would_fail(tmp_path, remote):
+    root = old_workspace(tmp_path / "velma", remote)
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+
+    def said(event: str, **more: str) -> dict:
+        payload = {"hook_event_name": event, "session_id": "s", "cwd": str(root), **more}
+        done = commands.hook([event], root, environment, json.dumps(payload).encode())
+        return json.loads(done.stdout or "{}")
+
+    def asked(*, is_due: bool) -> None:
+        answer = said("UserPromptSubmit", prompt=f"No, that is wrong. You should have used {is_due} here.")
+        assert "fleet logged a correction" in answer["systemMessage"]
+        assert ("fleet learn" in json.dumps(answer)) == is_due
+
+    for source in ("startup", "clear"):  # the second one's text is cached
+        start = said("SessionStart", source=source)
+        assert "`fleet upgrade`" in start["systemMessage"]
+        assert "`fleet upgrade`" in start["hookSpecificOutput"]["additionalContext"]
+        assert "fleet sync" not in json.dumps(start)
+    asked(is_due=False)
+    assert said("Stop") == {}
+    commands.run(["upgrade"], root, environment)
+    asked(is_due=True)
+    assert "decision" in said("Stop")
+    assert "fleet 0.1" not in json.dumps(said("SessionStart", source="resume"))

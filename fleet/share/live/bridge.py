@@ -17,6 +17,7 @@ from crdt.doc import CLIENT_ID_BITS, NOT_TEXT, BadUpdateError, Change, Document,
 from fleet.model import discovery, limits, names
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line, Refused
+from fleet.model.pattern import is_undone_before_sent
 from fleet.share import outgoing
 from fleet.share.live.wire import CARRIED, KEY_CHARS_MAX, UPDATE_BYTES_MAX, is_key_of, is_text
 from fleet.store.lines import (
@@ -85,6 +86,7 @@ class Bridge:
         self._own: dict[str, int] = {}  # name to the hash of our row's text, which the document has
         self._writers: dict[str, tuple[str, ...]] = {}  # name to the writers with a row of it
         self._lacking: dict[str, None] = {}  # names of which the documents may lack something
+        self._withheld: dict[str, None] = {}  # names of what was undone, as far as we know, before anybody had it
         self._changed: set[str] = set()  # our own keys that somebody else changed
         self._generation = 0
 
@@ -150,13 +152,14 @@ class Bridge:
     def _put(self, names: Sequence[str]) -> Updates:
         """Put the lines that the documents lack of some names under our own keys, if they pass the gate."""
         batches: dict[str, dict[str, str]] = {}
-        undone_unsent = self.workspace.db.undone_unsent(self._mine)
+        undone_unsent = self.workspace.db.undone_unsent()
         for name, entry in self.workspace.db.entries(names).items():
             key, in_room = key_of(name, self.writer), self._entry(name)
             missing = missing_of(in_room, entry)
             if missing is None or outgoing.gate(missing):
                 continue
             if name in undone_unsent and not self._is_known(missing, in_room):
+                self._withheld[name] = None
                 continue
             own_text = self._document(name)[1].get(key) or ""
             own = _parsed(key, own_text).entry if self._may_join(key, own_text) else None
@@ -171,12 +174,11 @@ class Bridge:
         return self._all_updates(batches)
 
     def _is_known(self, missing: Entry, in_room: Entry | None) -> bool:
-        """Return whether the room has a part of what an entry takes back, or has it from us under another key."""
-        if isinstance(missing, Discovery) and missing.retracts:
-            return self._entry(missing.retracts) is not None
-        if isinstance(missing, Line) and isinstance(in_room, Line):
-            return not in_room.by_writer().keys().isdisjoint(missing.by_writer())
-        return in_room is not None
+        """Return whether the room has a part of what an entry takes back, under whatever key."""
+        if isinstance(missing, Discovery):
+            return bool(missing.retracts) and self._entry(missing.retracts) is not None
+        base = in_room if isinstance(in_room, Line) else None
+        return not (isinstance(missing, Line) and is_undone_before_sent(missing, base))
 
     def _remove_rows(self) -> Updates:
         """Remove rows under keys of ours that others changed, where the documents lack nothing of what they had."""
@@ -250,6 +252,9 @@ class Bridge:
         row = _parsed(key, change.after) if change.after is not None else None
         if row is not None and row.lines:
             self._note_writer(name, writer)
+            if name in self._withheld:  # somebody has it: its undo is news to them, and a retraction has another name
+                self._lacking.update(self._withheld)
+                self._withheld.clear()
         if change.before is not None and self._has_shrunk(key, change.before, row):
             self._lacking[name] = None
             self.counts.healed += 1
