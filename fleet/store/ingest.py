@@ -340,7 +340,8 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
                 raise
             raise DiskError(
                 f"no space left for {self.database.path}, or it cannot be written ({why}); nothing is lost. "
-                "Free some space and run the command again"
+                "Free some space",
+                " and run the command again",
             ) from why
 
     def _rows(self, connection: Connection, *, is_searched: bool = True) -> Rows:

@@ -237,6 +237,7 @@ def test_what_the_system_only_claims_to_have_written_is_not_acknowledged(bench, 
         # The log has it, and the log is what counts.
         assert done.returncode == 0, done.stdout + done.stderr
         assert "not counted yet" in done.stderr
+        assert "run the command again" not in done.stderr, "it would count twice"
     bench.correct("w", "The next lesson")
     bench.run("w", "sync", expect=None)
     found = bench.seen("w")
