@@ -136,13 +136,13 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def text(self) -> str:
-        """The lesson itself; "" until the text has arrived."""
-        return self.value("text")
+        """The lesson itself in one line, since a peer's might print rows of its own; "" until the text has arrived."""
+        return " ".join(self.value("text").split())
 
     @property
     def correct(self) -> str:
-        """The correct approach."""
-        return self.value("correct")
+        """The correct approach, in one line."""
+        return " ".join(self.value("correct").split())
 
     @property
     def category(self) -> str:
@@ -188,7 +188,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def is_listed(self) -> bool:
         """True where the lesson is present and has a text that was not purged."""
-        return bool(self.live) and self.text not in ("", REDACTED)
+        return bool(self.live) and self.value("text") not in ("", REDACTED)
 
     @property
     def is_own(self) -> bool:
