@@ -326,7 +326,7 @@ def _left_out(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     unstated = counted(status["unfilled"], "correction")
     yield "unstated", [f"{unstated} without a lesson: fleet learn --waiting" if status["unfilled"] else ""]
     for key, what in (
-        ("held", "held: stamped over a day ahead"),
+        ("held", "with an edit of over a day ahead: `fleet edit` replaces it"),
         ("carried", "carried for a newer version"),
         ("refused", "unreadable in the files as they are"),
     ):

@@ -108,6 +108,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         retired_by: writer of the remove that retired it; "" while it is present.
         kept: fields of a merged set whose edit repeats another record's first wording: a merge kept it, nobody edited.
         redacted: fields whose edit stands in place of a value that its writer purged.
+        has_future_edit: an edit waits for the clock of the policy, and nobody replaced it.
     """
 
     id: str
@@ -128,6 +129,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     retired_by: str = ""
     kept: frozenset[str] = frozenset()
     redacted: frozenset[str] = frozenset()
+    has_future_edit: bool = False
 
     def value(self, field: str) -> str:
         """Return a field's text; "" for a value of another type, which a peer may have set."""
@@ -257,7 +259,7 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
             columns[writer] = _without_undone(column)
     counted = Line(line.id, columns)
     wording_writers = counted.wording_writers()
-    fields, edited = _folded_fields(counted, wording_writers, policy.cut)
+    fields, edited, has_future_edit = _folded_fields(counted, wording_writers, policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
     removed = _removed(columns)
     live = orset.live(adds, removed) if removed else adds
@@ -284,6 +286,7 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
         redacted=frozenset(
             field for field, (_, writer) in edited.items() if _has_redacted(columns[writer], field, fields.get(field))
         ),
+        has_future_edit=has_future_edit,
     )
 
 
@@ -329,14 +332,18 @@ def is_blocked(writer: str, blocked: Container[str]) -> bool:
 
 def _folded_fields(
     line: Line, wording_writers: Mapping[str, str], cut: str
-) -> tuple[dict[str, Any], dict[str, tuple[str, str]]]:
-    """Return the fields, and (stamp, writer) of those that were edited."""
+) -> tuple[dict[str, Any], dict[str, tuple[str, str]], bool]:
+    """Return the fields, (stamp, writer) of those that were edited, and whether an edit waits for the clock."""
     replaced = line.marks("over")
     values: dict[str, Any] = {field: line.w[writer].first[field] for field, writer in wording_writers.items()}
     registers: dict[str, lww.Register] = {}
+    has_future_edit = False
     for writer, column in line.w.items():
         for field, (stamp, value) in column.set.items():
-            if not replaced.get((writer, field), "") < stamp <= cut:
+            if replaced.get((writer, field), "") >= stamp:
+                continue
+            if stamp > cut:
+                has_future_edit = True
                 continue
             # A writer has one edit of a field, so the value never has to break a tie.
             register = lww.Register(stamp, writer, b"")
@@ -345,7 +352,7 @@ def _folded_fields(
                 values[field] = value
     values.pop(AT, None)
     edited = {field: (register.stamp, register.replica) for field, register in registers.items() if field != AT}
-    return dict(sorted(values.items())), edited
+    return dict(sorted(values.items())), edited, has_future_edit
 
 
 def _removed(columns: Mapping[str, Column]) -> dict[str, str]:

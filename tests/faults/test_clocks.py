@@ -133,6 +133,22 @@ def set_category(bench, where: str, value: str, ms: int) -> None:
     bench.by_hand(bench.clan(where) / f"patterns.d/{slot}.jsonl", json.dumps(row, separators=(",", ":")).encode())
 
 
+def test_only_an_edit_of_the_future_that_stands_is_held(bench):
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    ahead = clock.pack(NOW_MS + TEN_YEARS_MS)
+    path = bench.clan("velma") / f"patterns.d/{OTHER}.jsonl"
+    row = {"id": pattern_id(LESSON), "w": {OTHER: {"add": ahead, "n": {"seen": 1}}}}
+    bench.by_hand(path, json.dumps(row, separators=(",", ":")).encode())
+    at(bench, NOW_MS, "velma")
+    assert bench.seen("velma") == {LESSON: 2}, "an add counts whatever its stamp says"
+    assert bench.status("velma")["held"] == 0
+    set_category(bench, "velma", "poison", NOW_MS + TEN_YEARS_MS)
+    assert bench.status("velma")["held"] == 1
+    bench.run("velma", "edit", pattern_id(LESSON), "--set", "category=ci")
+    assert bench.status("velma")["held"] == 0, "it was replaced for good"
+
+
 def test_an_edit_that_a_peer_stamped_ten_years_ahead_waits_and_what_stands_beside_it_counts(bench):
     for agent in ("velma", "tank"):
         bench.join(agent)
