@@ -370,7 +370,7 @@ def test_of_a_committed_conflict_both_sides_are_read_and_the_markers_go_with_the
     conflict = b"<<<<<<< HEAD\n%b\n||||||| base\n=======\n%b\n>>>>>>> theirs\n" % (line("mine"), line("theirs"))
     bench.push_tree({"patterns.jsonl": ("100644", edition + conflict)})
     done = bench.run("tank", "sync")
-    assert "4 conflict-marker lines" in done.stderr
+    assert "4 conflict-marker lines were skipped in patterns.jsonl," in done.stderr
     assert bench.seen("tank") == {LESSON: 1, "mine": 1, "theirs": 1}
     assert bench.patterns("tank")["refused"] == 0
     for path, data in bench.tree().items():
@@ -469,10 +469,15 @@ def test_a_shard_with_a_bom_and_crlf_has_the_same_lines(bench, form):
     text = unicodedata.normalize(form, CAFE)
     path = bench.clan("w") / f"patterns.d/{SLOT}.jsonl"
     bench.by_hand(path, b"\xef\xbb\xbf" + line(text, pattern=pattern_id(CAFE)) + b"\r", line("second") + b"\r")
+    bench.by_hand(path, b"\xef\xbb\xbf" + line("of another file, behind it"))
     bench.correct("w", unicodedata.normalize("NFD", CAFE))
     found = bench.patterns("w")
     assert found["refused"] == 0
-    assert {p["id"]: p["seen"] for p in found["patterns"]} == {pattern_id(CAFE): 2, pattern_id("second"): 1}
+    assert {p["text"]: p["seen"] for p in found["patterns"] if p["text"] != text} == {
+        "second": 1,
+        "of another file, behind it": 1,
+    }
+    assert {p["id"]: p["seen"] for p in found["patterns"]}[pattern_id(CAFE)] == 2
 
 
 # --- 29: many at once -----------------------------------------------------------------------------------------------
