@@ -344,7 +344,7 @@ def _left_out(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield "quarantine", [f"{counted(len(kept), 'line')} in .fleet/quarantine/refused.jsonl", *shown]
     if kept := status["held_files"]:
         shown = [f"{each['path']}: {each['reason']}" for each in kept[:_SHOWN]]
-        yield "held files", [f"{counted(len(kept), 'file')} of the clan's tree: not read, and not dropped", *shown]
+        yield "held files", [f"{counted(len(kept), 'file')} of the clan: not read, and not dropped", *shown]
 
 
 def _no_sync(status: dict[str, Any]) -> str:
