@@ -203,6 +203,13 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         first = self.at if self.at <= self.cut else ""
         return max((stamp for stamp in self.live.values() if stamp <= self.cut), default=first)
 
+    @property
+    def recency(self) -> str:
+        """``last_seen``, by which equal lessons are ranked; "" where an edit by somebody else, elsewhere, words it."""
+        edits = [self.edited[each][1] for each in ("text", "correct") if each in self.edited and each not in self.kept]
+        own, by = self.mine, names.agent_of(self.by)
+        return "" if any(each not in own and names.agent_of(each) != by for each in edits) else self.last_seen
+
     def count(self, name: str) -> int:
         """Return the value of a counter: the sum of all totals and parts."""
         return gcounter.value(self.totals.get(name, {})) + gcounter.value(self.parts.get(name, {}))

@@ -803,6 +803,23 @@ def test_a_lesson_of_several_lines_prints_no_rows_in_anybodys_name(bench, end):
     assert "p-495e89fd2503a50d" not in bench.run("velma", "restore", id_).stdout.partition("Harmless")[0]
 
 
+def test_a_lesson_that_somebody_else_words_anew_ranks_behind_its_equals(bench):
+    known(bench, 4)
+
+    def order(*words: str) -> list[str]:
+        rows = bench.run("velma", *words).stdout.splitlines()
+        return [row.partition("Lesson number ")[2][:1] for row in rows if "Lesson number" in row]
+
+    before = order("patterns")
+    first = pattern_id(f"Lesson number {before[0]} of tank's own")
+    push(bench, record("", {MALLORY: {"set": {"correct": [clock.pack(int(time.time() * 1000)), POISON[0]]}}}, first))
+    bench.sync("velma")
+    assert order("patterns") == [*before[1:], before[0]]
+    assert order("start")[-1] == before[0]
+    bench.run("velma", "edit", first, "--set", "correct=as it was")
+    assert order("patterns") == before, "an edit of this machine's costs no rank"
+
+
 # --- blocking ---------------------------------------------------------------------------------------------------------
 
 
