@@ -261,10 +261,12 @@ class Files:
     def _truncate(self, handle: int, size: int, data: bytes) -> None:
         """Truncate data that is not acknowledged: else half a line stays, and is refused at every load.
 
-        If an editor has appended to it meanwhile, it stays.
+        It is a beginning of the data, or an end, where the system claimed to have written more than it had. If an
+        editor has appended to it meanwhile, it stays.
         """
         with suppress(OSError):
-            if data.startswith(os.pread(handle, len(data) + 1, size)):
+            written = os.pread(handle, len(data) + 1, size)
+            if data.startswith(written) or data.endswith(written):
                 os.ftruncate(handle, size)
 
     def _fsync(self, handle: int) -> None:

@@ -234,6 +234,8 @@ def test_what_the_system_only_claims_to_have_written_is_not_acknowledged(bench, 
     bench.run("w", "init", "--agent", "velma")
     bench.correct("w", LESSON)
     where = bench.folder / "w"
+    log_file = where / "agents/velma/corrections.md"
+    known = log_file.read_bytes()
     inject = ["-e", "trace=write", "-e", f"inject=write:retval=3:when={number}"]
     words = ["correct", "--wrong", "w", "--right", "r", "--pattern", "Another lesson"]
     done = subprocess.run(
@@ -250,6 +252,7 @@ def test_what_the_system_only_claims_to_have_written_is_not_acknowledged(bench, 
     if number == 1:
         assert done.returncode == 6, done.stdout + done.stderr
         assert not done.stdout, "not acknowledged"
+        assert log_file.read_bytes() == known, "nor left there, to count after all"
     else:
         # The log has it, and the log is what counts.
         assert done.returncode == 0, done.stdout + done.stderr
