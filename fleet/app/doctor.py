@@ -34,7 +34,9 @@ from fleet.share.notices import Notices
 from fleet.share.outgoing import Outbox
 from fleet.store import config, git, homes
 from fleet.store.database import TROUBLE, Database, is_damage
+from fleet.store.files import is_no_folder, is_plain
 from fleet.store.ingest import clan_sources
+from fleet.store.lines import KINDS
 from fleet.store.runs import Runs
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
@@ -101,7 +103,10 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "quarantined": quarantined,
         "held": len(workspace.db.future_ids()),
         "carried": len(workspace.db.carried()),
-        "held_files": [{"path": path, "reason": why} for path, why in sorted(workspace.tree.ignored().items())],
+        "held_files": [
+            {"path": path, "reason": why}
+            for path, why in sorted((workspace.tree.ignored() | _misplaced(workspace)).items())
+        ],
         "replicas": _replicas(workspace),
     }
 
@@ -222,6 +227,18 @@ def _databases(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
 def _make_anew(workspace: Workspace) -> None:
     with workspace.locked():
         workspace.db.database.delete()
+
+
+def _misplaced(workspace: Workspace) -> dict[str, str]:
+    """Return the paths here at which no plain file or folder stands where one belongs, and what follows."""
+    agents = workspace.agents_here()
+    folders = [workspace.clan, *(workspace.clan / f"{kind.name}.d" for kind in KINDS), *map(workspace.home, agents)]
+    odd = [path for path in folders if is_no_folder(path)]
+    files = [path for folder in folders[:3] if folder not in odd and folder.is_dir() for path in folder.glob("*.jsonl")]
+    files += [log for each in agents if os.path.lexists(log := CountedLog(workspace, each).log_file())]
+    odd += [path for path in files if not is_plain(path) and path.parent not in odd]
+    why = "a link, or no plain file or folder: nothing is read or written there until one is in its place"
+    return {path.relative_to(workspace.root).as_posix(): why for path in odd}
 
 
 def _files(workspace: Workspace) -> Iterator[Path]:

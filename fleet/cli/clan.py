@@ -97,7 +97,10 @@ def _synced_rows(synced: SyncResult) -> list[str]:
 def _note_synced(synced: SyncResult) -> None:
     for number, what in (
         (synced.withheld, "held back here by the gate: `fleet sync --dry-run` shows why"),
-        (synced.held, "stamped more than a day ahead of this machine's clock: left out here until it gets there"),
+        (
+            synced.held,
+            "with an edit of more than a day ahead of this clock, left out till then: `fleet edit` replaces it",
+        ),
         (synced.carried, "carried for a newer version of fleet"),
         (synced.refused - synced.refused_before, "could not be read and went to quarantine: `fleet status` shows why"),
         (synced.refused_before, "named before, still unreadable and without harm: `fleet status` lists them"),

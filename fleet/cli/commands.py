@@ -330,7 +330,7 @@ def _run(words: list[str]) -> int:
             typer.main.get_install_completion_arguments()  # registers the shells that typer knows
         return app(words, prog_name="fleet", standalone_mode=False) or 0
     except FleetError as why:
-        return _failed(str(why), why.exit_code)
+        return _failed(f"{why}{why.again}", why.exit_code)
     except typer.Abort:
         return _failed("interrupted; nothing that was logged is lost", EXIT_INTERRUPTED)
     except SystemExit as left:  # after a completion

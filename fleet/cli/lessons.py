@@ -187,16 +187,15 @@ def _lesson_rows(
     most = "at most " if others else ""  # each record counts its own sessions, and one may be in both
     yield "seen", f"{counted(fields['seen'], 'time')} in {most}{counted(fields['sessions'], 'session')}"
     for replica, total in sorted(lesson.totals.get("seen", {}).items()):
-        yield "", f"{total} by {replica}, last {output.when(lesson.adds.get(replica, '')) or _UNKNOWN}"
+        yield "", f"{total} by {replica}, last {_when(lesson, lesson.adds.get(replica, ''))}"
     parts = sum(lesson.parts.get("seen", {}).values())
     yield "", f"{parts} written by hand, imported, a guest's, or counted while it was private" if parts else ""
     if fields.get("trigger"):
         how = f"; guessed from its words: fleet edit {lesson.id} --set trigger=..." if fields["trigger_derived"] else ""
         yield "trigger", f"{fields['trigger']}{how}"
     yield "not working", fields.get("not_working", "")
-    when = output.when(lesson.at) if lesson.at > "2000" else _UNKNOWN
     yield "retired", f"by {lesson.retired_by}" if lesson.retired_by else ""
-    yield "first", f"{when}{' by ' + lesson.by if lesson.by else ''}"
+    yield "first", f"{_when(lesson, lesson.at)}{' by ' + lesson.by if lesson.by else ''}"
     for field, value in fields["fields"].items():
         if not field.startswith("agent."):
             yield field, str(value)
@@ -210,6 +209,11 @@ def _lesson_rows(
         yield "wordings", f"seen {times} in {len(cluster.wordings)} that say the same; the others:"
     for each in cluster.wordings:
         yield "", f"{each.count('seen'):>3}x  {each.text} ({each.id})" if each.id != lesson.id else ""
+
+
+def _when(lesson: Pattern, stamp: str) -> str:
+    """Return when something was, as a person reads it: no clock that was wrong, or is, makes it a time to come."""
+    return output.when(stamp) if "2000" < stamp <= lesson.cut else _UNKNOWN
 
 
 # --- changing -------------------------------------------------------------------------------------------------------

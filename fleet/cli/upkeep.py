@@ -328,7 +328,7 @@ def _left_out(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
     unstated = counted(status["unfilled"], "correction")
     yield "unstated", [f"{unstated} without a lesson: fleet learn --waiting" if status["unfilled"] else ""]
     for key, what in (
-        ("held", "held: stamped over a day ahead"),
+        ("held", "with an edit of over a day ahead: `fleet edit` replaces it"),
         ("carried", "carried for a newer version"),
         ("refused", "unreadable in the files as they are"),
     ):
@@ -346,7 +346,7 @@ def _left_out(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield "quarantine", [f"{counted(len(kept), 'line')} in .fleet/quarantine/refused.jsonl", *shown]
     if kept := status["held_files"]:
         shown = [f"{each['path']}: {each['reason']}" for each in kept[:_SHOWN]]
-        yield "held files", [f"{counted(len(kept), 'file')} of the clan's tree: not read, and not dropped", *shown]
+        yield "held files", [f"{counted(len(kept), 'file')} of the clan: not read, and not dropped", *shown]
 
 
 def _no_sync(status: dict[str, Any], sync: str) -> str:

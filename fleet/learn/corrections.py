@@ -373,7 +373,8 @@ class Corrections:
         except BusyError:
             pass  # the next command counts it
         except (FleetError, sqlite3.Error) as why:
-            self._workspace.warn(f"the correction is logged, but not counted yet: {why}")
+            counts = "It counts with the next command; do not log it again"
+            self._workspace.warn(f"the correction is logged, but not counted yet: {why}. {counts}")
 
 
 def _screened(correction: Correction) -> tuple[Correction, tuple[str, ...]]:

@@ -2,9 +2,19 @@
 
 
 class FleetError(Exception):
-    """An error that a person can act on. The command line prints its message and exits with ``exit_code``."""
+    """An error that a person can act on. The command line prints its message and exits with ``exit_code``.
+
+    Args:
+        message: what happened, what it means, and what to do about its cause.
+        again: the end of the message of a command that failed: to run it again. It is no part of ``str``, since a
+            warning about what was done would have that done, and counted, twice.
+    """
 
     exit_code = 6
+
+    def __init__(self, message: str = "", again: str = "") -> None:
+        super().__init__(message)
+        self.again = again
 
 
 class UsageError(FleetError):

@@ -111,6 +111,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         kept: fields that nobody worded anew: their edit puts the author's first wording back, or in a merged set it
             repeats that of another record.
         redacted: fields whose edit stands in place of a value that its writer purged.
+        has_future_edit: an edit waits for the clock of the policy, and nobody replaced it.
     """
 
     id: str
@@ -131,6 +132,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     retired_by: str = ""
     kept: frozenset[str] = frozenset()
     redacted: frozenset[str] = frozenset()
+    has_future_edit: bool = False
 
     def value(self, field: str) -> str:
         """Return a field's text; "" for a value of another type, which a peer may have set."""
@@ -139,13 +141,13 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def text(self) -> str:
-        """The lesson itself; "" until the text has arrived."""
-        return self.value("text")
+        """The lesson itself in one line, since a peer's might print rows of its own; "" until the text has arrived."""
+        return " ".join(self.value("text").split())
 
     @property
     def correct(self) -> str:
-        """The correct approach."""
-        return self.value("correct")
+        """The correct approach, in one line."""
+        return " ".join(self.value("correct").split())
 
     @property
     def category(self) -> str:
@@ -191,7 +193,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def is_listed(self) -> bool:
         """True where the lesson is present and has a text that was not purged."""
-        return bool(self.live) and self.text not in ("", REDACTED)
+        return bool(self.live) and self.value("text") not in ("", REDACTED)
 
     @property
     def is_own(self) -> bool:
@@ -203,6 +205,13 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Stamp of the newest live add, else of the first sight; "" if all of these lie in the future."""
         first = self.at if self.at <= self.cut else ""
         return max((stamp for stamp in self.live.values() if stamp <= self.cut), default=first)
+
+    @property
+    def recency(self) -> str:
+        """``last_seen``, by which equal lessons are ranked; "" where an edit by somebody else, elsewhere, words it."""
+        edits = [self.edited[each][1] for each in ("text", "correct") if each in self.edited and each not in self.kept]
+        own, by = self.mine, names.agent_of(self.by)
+        return "" if any(each not in own and names.agent_of(each) != by for each in edits) else self.last_seen
 
     def count(self, name: str) -> int:
         """Return the value of a counter: the sum of all totals and parts."""
@@ -260,7 +269,7 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
             columns[writer] = _without_undone(column)
     counted = Line(line.id, columns)
     wording_writers = counted.wording_writers()
-    fields, edited = _folded_fields(counted, wording_writers, policy.cut)
+    fields, edited, has_future_edit = _folded_fields(counted, wording_writers, policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
     removed = _removed(columns)
     live = orset.live(adds, removed) if removed else adds
@@ -292,6 +301,7 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
         redacted=frozenset(
             field for field, (_, writer) in edited.items() if _has_redacted(columns[writer], field, fields.get(field))
         ),
+        has_future_edit=has_future_edit,
     )
 
 
@@ -342,14 +352,18 @@ def is_blocked(writer: str, blocked: Container[str]) -> bool:
 
 def _folded_fields(
     line: Line, wording_writers: Mapping[str, str], cut: str
-) -> tuple[dict[str, Any], dict[str, tuple[str, str]]]:
-    """Return the fields, and (stamp, writer) of those that were edited."""
+) -> tuple[dict[str, Any], dict[str, tuple[str, str]], bool]:
+    """Return the fields, (stamp, writer) of those that were edited, and whether an edit waits for the clock."""
     replaced = line.marks("over")
     values: dict[str, Any] = {field: line.w[writer].first[field] for field, writer in wording_writers.items()}
     registers: dict[str, lww.Register] = {}
+    has_future_edit = False
     for writer, column in line.w.items():
         for field, (stamp, value) in column.set.items():
-            if not replaced.get((writer, field), "") < stamp <= cut:
+            if replaced.get((writer, field), "") >= stamp:
+                continue
+            if stamp > cut:
+                has_future_edit = True
                 continue
             # A writer has one edit of a field, so the value never has to break a tie.
             register = lww.Register(stamp, writer, b"")
@@ -358,7 +372,7 @@ def _folded_fields(
                 values[field] = value
     values.pop(AT, None)
     edited = {field: (register.stamp, register.replica) for field, register in registers.items() if field != AT}
-    return dict(sorted(values.items())), edited
+    return dict(sorted(values.items())), edited, has_future_edit
 
 
 def _removed(columns: Mapping[str, Column]) -> dict[str, str]:

@@ -32,7 +32,7 @@ came to be, and the beginning of the branch's."""
 UNREADABLE = "(nothing that can be shown)"
 
 _EMOJI_CHARS_MAX = 8
-_FIRST_DAY = "2000"
+_FIRST_DAY, _LAST_DAY = "2000", "2100"  # a page of the branch is made without a clock
 
 
 def not_working(pattern: Pattern) -> str:
@@ -55,8 +55,8 @@ def not_working(pattern: Pattern) -> str:
 
 
 def day(stamp: str) -> str:
-    """Return the date of a stamp, "" when it is unknown: a record without a date is stamped 1970."""
-    return stamp[:10] if stamp >= _FIRST_DAY and clock.is_stamp(stamp) else ""
+    """Return the date of a stamp, "" where it can be none: a record without a date is stamped 1970."""
+    return stamp[:10] if _FIRST_DAY <= stamp < _LAST_DAY and clock.is_stamp(stamp) else ""
 
 
 def _newest_first(discoveries: Iterable[Discovery]) -> list[Discovery]:
@@ -273,7 +273,7 @@ class Pages:
             "published" if pattern.is_published else "",
             f"{seen} by {by}" if by else seen,
             _escaped(self._rows.edits(pattern)),
-            f"since {since}" if (since := day(pattern.at)) else "",
+            f"since {since}" if pattern.at <= pattern.cut and (since := day(pattern.at)) else "",
             f"`{pattern.id}`",
         ]
         return " · ".join(filter(None, parts))

@@ -31,7 +31,7 @@ from fleet.store.database import TROUBLE, get_meta, set_meta
 from fleet.store.query import Patterns
 from fleet.store.semantic import EMBEDDED, Embeddings
 from fleet.store.workspace import Workspace
-from fleet.text.screening import readable, shortened
+from fleet.text.screening import one_line, readable, shortened
 from fleet.text.similarity import NEAR_MIN, TURNS, ParsedText, is_stop
 
 LESSONS_MAX = 2_000
@@ -520,7 +520,7 @@ def _merged_words(patterns: Patterns, words: Mapping[str, str]) -> Iterator[tupl
         times = Counter(each.text for each in members)
         for each in members:
             line = patterns.line(each.id) if times[each.text] > 1 else None
-            logged = (str(first.get("text", "")) for first in (line.wordings() if line is not None else ()))
+            logged = (one_line(str(first.get("text", ""))) for first in (line.wordings() if line is not None else ()))
             text = next((one for one in logged if pattern_id(one) == each.id), each.text)
             if text and text != words[id_]:
                 yield id_, text

@@ -169,7 +169,8 @@ class AgentMemory:
             if after is memory or self._swap(data, after):
                 return
         raise BusyError(
-            f"{self.path} is being written by somebody else; run the command again, or wait for the next `fleet sync`"
+            f"{self.path} is being written by somebody else; wait for the next `fleet sync`",
+            ", or run the command again",
         )
 
     def note_waiting(

@@ -25,7 +25,7 @@ from fleet.share.remote import (
 from fleet.store import git, tree
 from fleet.store.git import SCHEMES, SEEN, Author, Bare, Entry, GitDamaged, GitFailed
 from fleet.store.process import Done
-from fleet.text.screening import for_terminal
+from fleet.text.screening import counted, for_terminal
 
 _NAME = "fleet-clan"  # the remote, on git's command line only; no configuration file mentions it
 # --update-shallow: else a remote that is a shallow clone itself is refused.
@@ -188,7 +188,9 @@ class GitRemote:
             self.warnings.append(f"{self.name}: {path} {verb} larger than {limit // 2**20} MiB: not read")
         if refused:
             named = _listed(refused)
-            self.warnings.append(f"{self.name}: refused {len(refused)} tree entries that are no plain files: {named}")
+            what = counted(len(refused), "tree entry that is no plain file", "tree entries that are no plain files")
+            status = "not read; `fleet status` lists the clan's, with what to do"
+            self.warnings.append(f"{self.name}: refused {what}: {named}: {status}")
 
     def _fetch_head(self) -> Mark:
         """Bring our copy of the branch up to date and return its head, "" where there is none."""

@@ -25,7 +25,7 @@ from fleet.model.errors import BusyError, DiskError, FleetError
 from fleet.store import replica
 from fleet.store.files import inode
 
-SCHEMA_NUMBER = 9
+SCHEMA_NUMBER = 10
 BUSY_S = 20.0
 _LOCKED_S = 0.005
 _SQLITE_MIN = (3, 32)  # `iif`
@@ -131,7 +131,7 @@ class Database:
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as why:
             if "locked" in str(why):
-                raise BusyError(f"{self.path} is used by another process; run the command again") from why
+                raise BusyError(f"{self.path} is used by another process", "; run the command again") from why
             raise
         finally:
             connection.execute(f"PRAGMA busy_timeout = {int(BUSY_S * 1000)}")
@@ -489,7 +489,7 @@ def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
 def _error(path: Path, why: sqlite3.Error) -> FleetError:
     """Return the error that tells a person why the local database cannot be used."""
     if "locked" in str(why):
-        return BusyError(f"{path} is used by another process; run the command again")
+        return BusyError(f"{path} is used by another process", "; run the command again")
     message = f"{path} cannot be used ({why}). Lessons are safe: they lie in the agents' logs and clan-learnings/"
     if is_unwritable(why) or "no such table" in str(why):  # there was no room to make it
         return DiskError(

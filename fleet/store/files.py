@@ -211,7 +211,7 @@ class Files:
         try:
             yield
         except OSError as why:
-            raise DiskError(_explain(path, why)) from why
+            raise _unwritten(path, why) from why
 
     def _same(self, path: Path, data: bytes) -> bool:
         try:
@@ -261,10 +261,12 @@ class Files:
     def _truncate(self, handle: int, size: int, data: bytes) -> None:
         """Truncate data that is not acknowledged: else half a line stays, and is refused at every load.
 
-        If an editor has appended to it meanwhile, it stays.
+        It is a beginning of the data, or an end, where the system claimed to have written more than it had. If an
+        editor has appended to it meanwhile, it stays.
         """
         with suppress(OSError):
-            if data.startswith(os.pread(handle, len(data) + 1, size)):
+            written = os.pread(handle, len(data) + 1, size)
+            if data.startswith(written) or data.endswith(written):
                 os.ftruncate(handle, size)
 
     def _fsync(self, handle: int) -> None:
@@ -309,8 +311,8 @@ def _wait_for(handle: int, path: Path, wait_s: float) -> None:
         except BlockingIOError:
             if time.monotonic() >= until:
                 raise BusyError(
-                    f"another fleet process has held {Path(path).name} for {wait_s:g} s; "
-                    "nothing is lost, run the command again when it has finished"
+                    f"another fleet process has held {Path(path).name} for {wait_s:g} s; nothing is lost",
+                    ", run the command again when it has finished",
                 ) from None
             time.sleep(_POLL_S)
         except OSError as why:
@@ -322,15 +324,17 @@ def _wait_for(handle: int, path: Path, wait_s: float) -> None:
             return
 
 
-def _explain(path: Path, why: OSError) -> str:
+def _unwritten(path: Path, why: OSError) -> DiskError:
     if why.errno == errno.ELOOP:
-        return f"{path} is a symbolic link; fleet writes to plain files only, and left what it points to alone"
+        return DiskError(
+            f"{path} is a symbolic link; fleet writes to plain files only, and left what it points to alone"
+        )
     if why.errno == errno.ENOSPC:
-        return f"no space left for {path}; it was not changed. Free some space and run the command again"
+        return DiskError(f"no space left for {path}; it was not changed. Free some space", " and run the command again")
     if why.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         means = "it is as it was, and what needs it was not done. Reading still works"
-        return f"this user may not write {path} ({why.strerror}): {means}. {_ADVICE}"
-    return f"{path} was not saved ({why.strerror}); do not count on it. Check the disk and run the command again"
+        return DiskError(f"this user may not write {path} ({why.strerror}): {means}. {_ADVICE}")
+    return DiskError(f"{path} was not saved ({why.strerror}). Check the disk", " and run the command again")
 
 
 def is_no_folder(path: Path) -> bool:

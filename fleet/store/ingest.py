@@ -50,6 +50,7 @@ P = ParamSpec("P")
 _QUICK_BUILD_BYTES_MAX = 8 * 1024 * 1024  # a first build of more than this is left to a caller who can wait
 _FSYNC_FILES_MAX = 256  # more files than that are synced together
 _FILES_IN_STEP = 8  # editions are sorted: at one place they have much the same lines
+_NAMED_MAX = 3  # files with conflict markers that a warning names
 _NO_HASH = b""
 _REFUSED = "SELECT path, hash FROM refused ORDER BY path, hash"
 _PUT_FILE = "INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?)"
@@ -340,7 +341,8 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
                 raise
             raise DiskError(
                 f"no space left for {self.database.path}, or it cannot be written ({why}); nothing is lost. "
-                "Free some space and run the command again"
+                "Free some space",
+                " and run the command again",
             ) from why
 
     def _rows(self, connection: Connection, *, is_searched: bool = True) -> Rows:
@@ -377,8 +379,12 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         """End a transaction's joins; keep the lines that cannot be read, and what a person is asked about."""
         self._ask_about(rows)
         rows.end()
-        if rows.read.markers:
-            self.warn(f"{rows.read.markers} conflict-marker lines were dropped; both sides were read")
+        if markers := rows.read.markers:
+            paths = ", ".join(list(markers)[:_NAMED_MAX]) + ", ..." * (len(markers) > _NAMED_MAX)
+            self.warn(
+                f"{sum(markers.values())} conflict-marker lines were skipped in {paths}, and both sides were read: "
+                "they do no harm, and whose file it is can delete them"
+            )
         if rows.read.refused:
             self.quarantine(rows.read.refused)
 
@@ -675,8 +681,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
 
     def future_ids(self) -> list[str]:
         """Return the ids of records with an edit from the future, which is left out until the clock reaches it."""
-        # Sorted here: with ORDER BY id, SQLite goes through all ids instead of these few.
-        return sorted(self._column("SELECT id FROM pattern WHERE ripens != ''"))
+        return self._column("SELECT id FROM pattern WHERE held ORDER BY id")
 
     def newest_by(self) -> dict[str, str]:
         """Return the largest stamp of each writer that is no time of the future; "" for none."""

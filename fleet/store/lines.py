@@ -67,12 +67,12 @@ class LineReader(msgspec.Struct):
     Attributes:
         refused: lines that cannot be used: the first of them, as many as memory is spent on.
         count: how many cannot be used, all counted.
-        markers: conflict-marker lines, dropped.
+        markers: number of conflict-marker lines, which are skipped, by the file's path.
     """
 
     refused: list[Refused] = []
     count: int = 0
-    markers: int = 0
+    markers: dict[str, int] = {}
     _bytes: int = 0
 
     def refuse(self, refused: Refused) -> None:
@@ -99,9 +99,12 @@ class LineReader(msgspec.Struct):
                 if raw.startswith(b"{"):
                     yield number, raw
                 elif raw.startswith(_MARKERS):
-                    self.markers += 1
+                    self.markers[path] = self.markers.get(path, 0) + 1
                 elif raw.strip():
-                    yield number, raw
+                    yield (
+                        number,
+                        raw[len(_BOM) :] if raw.startswith(_BOM + b'{"') else raw,
+                    )  # `cat` left it between files
 
     def entry(self, kind: Kind, raw: bytes, path: str, number: int) -> Entry | None:
         """Return the entry that one line holds; None for one that is refused, which is noted."""

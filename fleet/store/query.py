@@ -51,7 +51,7 @@ def ranked(patterns: Iterable[Pattern], order: Order) -> list[Pattern]:
 
     Lessons that were published here come first. Behind them ``sight`` counts occurrences, as a page does; ``evidence``
     counts agents, then sessions, then occurrences, each as ``Pattern.weight`` has it. Of two alike the newest comes
-    first; the id only makes the order the same everywhere.
+    first, and one that others worded anew behind; the id only makes the order the same everywhere.
     """
 
     def counts(lesson: Pattern) -> tuple[int, ...]:
@@ -59,7 +59,7 @@ def ranked(patterns: Iterable[Pattern], order: Order) -> list[Pattern]:
         return (*evidence, lesson.weight("seen"))
 
     lessons = sorted(patterns, key=lambda each: each.id)
-    return sorted(lessons, key=lambda each: (each.is_published, counts(each), each.last_seen), reverse=True)
+    return sorted(lessons, key=lambda each: (each.is_published, counts(each), each.recency), reverse=True)
 
 
 class _Table:

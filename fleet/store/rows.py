@@ -36,9 +36,9 @@ _NEVER = "~"  # behind every stamp
 _NO_WORDS = pattern_id("")  # of a text without words
 _COLUMNS = (
     *("line", "hash", "text", "alike", "into_id", "listed", "published", "retired", "triggered", "agents", "sessions"),
-    *("seen", "last", "newest", "ripens", "purges", "used"),
+    *("seen", "last", "newest", "ripens", "purges", "used", "held"),
 )
-_INSERT = f"INSERT INTO pattern (id, {', '.join(_COLUMNS)}, generation, rowid) VALUES ({', '.join('?' * 20)})"  # noqa: S608
+_INSERT = f"INSERT INTO pattern (id, {', '.join(_COLUMNS)}, generation, rowid) VALUES ({', '.join('?' * 21)})"  # noqa: S608
 _UPDATE = f"UPDATE pattern SET {', '.join(f'{each} = ?' for each in ('id', *_COLUMNS, 'generation'))} WHERE rowid = ?"  # noqa: S608
 _INSERT_WORDS = "INSERT INTO words (text, more, rowid) VALUES (?, ?, ?)"
 _UPDATE_WORDS = "UPDATE words SET text = ?, more = ? WHERE rowid = ? AND (text, more) IS NOT (?, ?)"
@@ -328,8 +328,8 @@ class Rows:
             *(record.id, data, checksum(data), text, "" if alike in (record.id, _NO_WORDS) else alike),
             *(folded.merged_into, int(folded.is_listed), int(folded.is_published), int(folded.state == "retired")),
             *(_triggered(folded), folded.witnesses(), folded.weight("sessions"), folded.weight("seen")),
-            *(folded.last_seen, newest, ripens, int(bool(purged or record.marks("purge"))), int(_is_used(folded))),
-            self._generation,
+            *(folded.recency, newest, ripens, int(bool(purged or record.marks("purge"))), int(_is_used(folded))),
+            *(int(folded.has_future_edit), self._generation),
         )
         return _Row(None if row is None else row.number, values, self._words(text, "\n".join(folded.details())))
 

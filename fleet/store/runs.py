@@ -235,7 +235,7 @@ class Runs:
                 draft.run = draft.run if draft.problem else self._record(self.fresh(kind, agent, draft))
             self._end(marker, stays=bool(draft.problem))
         except FleetError as why:
-            draft.problem = draft.problem or str(why)
+            draft.problem = draft.problem or f"{why}. The {kind} itself is done"
         if draft.problem:
             self._workspace.warn(f"`fleet undo` cannot take this {kind} back: {draft.problem}")
 

@@ -51,6 +51,7 @@ _NO_LINES = frozenset({PAGE, DISCOVERIES_PAGE, FRONT_PAGE, MEMBERS, ATTRIBUTES, 
 _NAMING = (b'"id":"', b'"id": "')
 _PLAIN = "100644"
 _LINKS = ("120000", "160000")
+_NOT_PLAIN = "no plain file: who committed it puts one there, or takes the x bit away (git update-index --chmod=-x)"
 
 
 class _Blob(NamedTuple):
@@ -186,9 +187,10 @@ class GitTree:
         return sort_entries(self._bare.listing(commit), self._bare.ignored())
 
     def ignored(self) -> dict[str, str]:
-        """Return the paths of the tree that is taken in which are ignored, and why."""
+        """Return the clan's paths of the tree that is taken in which are not read, and why."""
         with suppress(TreeGoneError), _gone():
-            return self._sorted(self.head()).ignored
+            entries = self._sorted(self.head())
+            return entries.ignored | dict.fromkeys(filter(is_clan_path, entries.refused), _NOT_PLAIN)
         return {}
 
     def has(self, path: str) -> bool:

@@ -18,6 +18,7 @@ HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 TEN_YEARS_MS = 3653 * DAY_MS
 FAR = clock.pack(NOW_MS + TEN_YEARS_MS)
+LAST = "9999-12-31T23:59:59.999Z-0000"
 OTHER = "tank.0000000a"
 
 
@@ -131,6 +132,34 @@ def set_category(bench, where: str, value: str, ms: int) -> None:
     stamp = clock.pack(ms)
     row = {"id": pattern_id(LESSON), "w": {slot: {"set": {"category": [stamp, value]}}}}
     bench.by_hand(bench.clan(where) / f"patterns.d/{slot}.jsonl", json.dumps(row, separators=(",", ":")).encode())
+
+
+def test_no_page_dates_a_lesson_with_a_year_that_cannot_be(bench):
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    row = {"id": pattern_id("of a wrong clock"), "w": {OTHER: {"add": LAST, "first": {"text": "of a wrong clock"}}}}
+    bench.by_hand(bench.clan("velma") / f"patterns.d/{OTHER}.jsonl", json.dumps(row, separators=(",", ":")).encode())
+    at(bench, NOW_MS, "velma")
+    for page in ((bench.clan("velma") / "patterns.md").read_bytes(), bench.blob("patterns.md")):
+        assert b"of a wrong clock" in page
+        assert b"since 9999" not in page
+
+
+def test_only_an_edit_of_the_future_that_stands_is_held(bench):
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    ahead = clock.pack(NOW_MS + TEN_YEARS_MS)
+    path = bench.clan("velma") / f"patterns.d/{OTHER}.jsonl"
+    row = {"id": pattern_id(LESSON), "w": {OTHER: {"add": ahead, "n": {"seen": 1}}}}
+    bench.by_hand(path, json.dumps(row, separators=(",", ":")).encode())
+    at(bench, NOW_MS, "velma")
+    assert bench.seen("velma") == {LESSON: 2}, "an add counts whatever its stamp says"
+    assert bench.status("velma")["held"] == 0
+    assert f"1 by {OTHER}, last at an unknown time" in bench.run("velma", "show", pattern_id(LESSON)).stdout
+    set_category(bench, "velma", "poison", NOW_MS + TEN_YEARS_MS)
+    assert bench.status("velma")["held"] == 1
+    bench.run("velma", "edit", pattern_id(LESSON), "--set", "category=ci")
+    assert bench.status("velma")["held"] == 0, "it was replaced for good"
 
 
 def test_an_edit_that_a_peer_stamped_ten_years_ahead_waits_and_what_stands_beside_it_counts(bench):

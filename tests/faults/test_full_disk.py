@@ -113,6 +113,7 @@ def test_on_a_full_disk_nothing_is_acknowledged_and_with_room_again_all_goes_on(
             assert command in ("sync", "compact") or data.startswith(before.get(name, b"")), name
     else:
         known = bench.seen(where)
+        assert "run the command again" not in done.stderr, "what is done would be done twice"
     for name in before:
         assert command in ("sync", "compact") or (root / name).exists(), name
     whole = bench.patterns(where)

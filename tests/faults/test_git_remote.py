@@ -687,7 +687,7 @@ def test_a_plain_file_that_becomes_a_link_is_gone(server: Server):
     server.commit(server.tree(("120000", server.blob(b"/etc/passwd"), "patterns.jsonl")), mark)
     files, _ = remote.pull(mark)
     assert files == {"patterns.jsonl": b""}
-    assert "no plain files" in remote.warnings[0]
+    assert "no plain file" in remote.warnings[0]
 
 
 def test_removing_below_what_is_no_folder_is_harmless(server: Server):

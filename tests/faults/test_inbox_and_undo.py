@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app import undoing
+from fleet.app import learning, undoing
+from fleet.learn.corrections_md import Correction
 from fleet.model.errors import DiskError
 from fleet.reflect import inbox, records
 from fleet.reflect.inbox import Inbox, Item
@@ -141,6 +142,34 @@ def test_an_undo_without_room_leaves_all_or_nothing_and_is_done_once_there_is_so
     assert (root / MEMORY).read_bytes() == before
     assert bench.seen("w") == {}
     assert [each.get("line", "ran") for each in lines(root / "agents/velma/reflections.jsonl")] == ["ran", "undone"]
+
+
+class _NoRoomFor(Files):
+    """Files on a disk that has no room for files in one folder."""
+
+    def __init__(self, root: Path, folder: str) -> None:
+        super().__init__(root)
+        self.folder = folder
+
+    def _write_all(self, handle: int, data: bytes) -> None:
+        if Path(f"/proc/self/fd/{handle}").readlink().parent.name == self.folder:
+            raise OSError(28, os.strerror(28))
+        super()._write_all(handle, data)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="what a descriptor stands for is not seen here")
+@pytest.mark.parametrize(("folder", "then"), [("patterns.d", "do not log it again"), ("runs", "is done")])
+def test_a_warning_about_a_correction_that_is_logged_never_has_it_logged_again(bench, folder, then):
+    bench.folder.mkdir()
+    bench.run("w", "init", "--agent", "velma")
+    workspace = Workspace(bench.folder / "w", files=_NoRoomFor(bench.folder / "w", folder))
+    learning.correct(workspace, "velma", Correction("w", "r", LESSON))
+    [warning] = [each for each in workspace.warnings if "no space left" in each]
+    workspace.close()
+    assert "Free some space" in warning
+    assert then in warning
+    assert "run the command again" not in warning, "it would count twice"
+    assert bench.seen("w") == {LESSON: 1}
 
 
 @pytest.mark.parametrize("what", ["put", "decide", "record", "reserve"])

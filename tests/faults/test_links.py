@@ -264,3 +264,37 @@ def test_a_workspace_whose_own_folder_is_a_link_is_named_with_the_link(bench: Be
     told = bench.run("velma", "status", expect=1).stderr
     assert ".fleet is a link" in told
     assert "there is no fleet.toml" not in told
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        *(("clan-learnings/patterns.d/mallory.0000000f.jsonl", kind) for kind in ("a link", "a pipe", "a folder")),
+        *(("agents/velma/corrections.md", kind) for kind in ("a link", "a pipe")),  # of a folder the status fails
+    ],
+)
+def test_what_stands_in_the_place_of_a_plain_file_is_in_the_status(bench: Bench, kind: str, place: str):
+    path = bench.folder / "velma" / place
+    path.unlink(missing_ok=True)
+    if kind == "a pipe":
+        os.mkfifo(path)
+    elif kind == "a folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/etc/hosts")
+    assert [each["path"] for each in bench.status("velma")["held_files"]] == [place]
+    assert place in bench.run("velma", "status").stdout
+
+
+def test_a_shard_of_the_branch_with_an_x_bit_stays_in_the_status_with_what_to_do(bench: Bench):
+    path = "patterns.d/mallory.0000000f.jsonl"
+    bench.push_tree({path: ("100755", line("from a Windows disk") + b"\n")})
+    assert "refused 1 tree entry" in bench.run("velma", "sync", expect=3).stderr
+    bench.run("velma", "sync")
+    [held] = bench.status("velma")["held_files"]
+    assert held["path"] == path
+    assert "chmod=-x" in held["reason"]
+    bench.push_tree({path: ("100644", line("from a Windows disk") + b"\n")})
+    bench.run("velma", "sync")
+    assert bench.status("velma")["held_files"] == []
+    assert "from a Windows disk" in bench.seen("velma")

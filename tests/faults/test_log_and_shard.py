@@ -150,6 +150,23 @@ def test_a_log_torn_at_any_byte_keeps_its_earlier_entries_and_takes_new_ones(roo
         assert ("lesson 1" in found) is is_whole, (end, found)
 
 
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_a_correction_whose_record_was_torn_counts_once(root, is_counted):
+    id_ = log(root, LESSON)
+    path, shard = root / "agents/velma/corrections.md", shard_of(root)
+    whole = path.read_bytes()
+    start = whole.index(b"<!-- fleet c-") + len(b"<!-- fleet c-12")
+    for end in range(start, len(whole) - 1, 3):
+        path.write_bytes(whole[:end] + b"\n")
+        if not is_counted:
+            shard.write_bytes(b"")
+            forget(root)
+        assert counts(root) == counts(root) == {LESSON: 1}, end
+        assert f" {id_} replica=" in path.read_text("utf-8")
+    log(root, LESSON)
+    assert counts(root) == {LESSON: 2}
+
+
 # --- 4: short writes ------------------------------------------------------------------------------------------------
 
 
@@ -217,6 +234,8 @@ def test_what_the_system_only_claims_to_have_written_is_not_acknowledged(bench, 
     bench.run("w", "init", "--agent", "velma")
     bench.correct("w", LESSON)
     where = bench.folder / "w"
+    log_file = where / "agents/velma/corrections.md"
+    known = log_file.read_bytes()
     inject = ["-e", "trace=write", "-e", f"inject=write:retval=3:when={number}"]
     words = ["correct", "--wrong", "w", "--right", "r", "--pattern", "Another lesson"]
     done = subprocess.run(
@@ -233,10 +252,12 @@ def test_what_the_system_only_claims_to_have_written_is_not_acknowledged(bench, 
     if number == 1:
         assert done.returncode == 6, done.stdout + done.stderr
         assert not done.stdout, "not acknowledged"
+        assert log_file.read_bytes() == known, "nor left there, to count after all"
     else:
         # The log has it, and the log is what counts.
         assert done.returncode == 0, done.stdout + done.stderr
         assert "not counted yet" in done.stderr
+        assert "run the command again" not in done.stderr, "it would count twice"
     bench.correct("w", "The next lesson")
     bench.run("w", "sync", expect=None)
     found = bench.seen("w")
@@ -352,7 +373,7 @@ def test_of_a_committed_conflict_both_sides_are_read_and_the_markers_go_with_the
     conflict = b"<<<<<<< HEAD\n%b\n||||||| base\n=======\n%b\n>>>>>>> theirs\n" % (line("mine"), line("theirs"))
     bench.push_tree({"patterns.jsonl": ("100644", edition + conflict)})
     done = bench.run("tank", "sync")
-    assert "4 conflict-marker lines" in done.stderr
+    assert "4 conflict-marker lines were skipped in patterns.jsonl," in done.stderr
     assert bench.seen("tank") == {LESSON: 1, "mine": 1, "theirs": 1}
     assert bench.patterns("tank")["refused"] == 0
     for path, data in bench.tree().items():
@@ -451,10 +472,15 @@ def test_a_shard_with_a_bom_and_crlf_has_the_same_lines(bench, form):
     text = unicodedata.normalize(form, CAFE)
     path = bench.clan("w") / f"patterns.d/{SLOT}.jsonl"
     bench.by_hand(path, b"\xef\xbb\xbf" + line(text, pattern=pattern_id(CAFE)) + b"\r", line("second") + b"\r")
+    bench.by_hand(path, b"\xef\xbb\xbf" + line("of another file, behind it"))
     bench.correct("w", unicodedata.normalize("NFD", CAFE))
     found = bench.patterns("w")
     assert found["refused"] == 0
-    assert {p["id"]: p["seen"] for p in found["patterns"]} == {pattern_id(CAFE): 2, pattern_id("second"): 1}
+    assert {p["text"]: p["seen"] for p in found["patterns"] if p["text"] != text} == {
+        "second": 1,
+        "of another file, behind it": 1,
+    }
+    assert {p["id"]: p["seen"] for p in found["patterns"]}[pattern_id(CAFE)] == 2
 
 
 # --- 29: many at once -----------------------------------------------------------------------------------------------

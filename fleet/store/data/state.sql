@@ -7,7 +7,7 @@ CREATE TABLE pattern (rowid INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, line B
   text TEXT NOT NULL, alike TEXT NOT NULL, into_id TEXT NOT NULL, listed INTEGER NOT NULL, published INTEGER NOT NULL,
   retired INTEGER NOT NULL, triggered INTEGER NOT NULL, agents INTEGER NOT NULL, sessions INTEGER NOT NULL,
   seen INTEGER NOT NULL, last TEXT NOT NULL, newest TEXT NOT NULL, ripens TEXT NOT NULL, purges INTEGER NOT NULL,
-  used INTEGER NOT NULL, generation INTEGER NOT NULL);
+  used INTEGER NOT NULL, held INTEGER NOT NULL, generation INTEGER NOT NULL);
 CREATE INDEX pattern_sight ON pattern (published DESC, seen DESC, last DESC, id) WHERE listed;
 CREATE INDEX pattern_evidence ON pattern (published DESC, agents DESC, sessions DESC, seen DESC, last DESC, id)
   WHERE listed AND NOT retired;
@@ -17,6 +17,7 @@ CREATE INDEX pattern_triggered ON pattern (triggered DESC, published DESC, agent
   last DESC, id) WHERE triggered AND listed AND NOT retired;
 CREATE INDEX pattern_newest ON pattern (newest);
 CREATE INDEX pattern_ripens ON pattern (ripens) WHERE ripens != '';
+CREATE INDEX pattern_held ON pattern (id) WHERE held;
 CREATE INDEX pattern_purges ON pattern (id) WHERE purges;
 CREATE INDEX pattern_generation ON pattern (generation);
 CREATE INDEX pattern_used ON pattern (id) WHERE listed AND used;
