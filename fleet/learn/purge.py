@@ -13,7 +13,7 @@ still is. So a secret must be rotated first.
 
 import base64
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, product
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from fleet.model.line import Carried, Line
 from fleet.model.pattern import AUTHOR_OF_IMPORT, REDACTED, fold
 from fleet.store.ingest import clan_sources
 from fleet.store.lines import DISCOVERIES, PATTERNS, LineReader
-from fleet.store.runs import Runs
 from fleet.store.tree import Paths
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening
@@ -37,7 +36,6 @@ SECRETS_AT_ONCE_MAX = 200
 """Number of lessons that one call purges of secrets: the others wait for the next one, and none is shown meanwhile."""
 _NEEDLE_CHARS_MIN = 6  # shorter texts are in every file, and hide nothing
 _FILE_BYTES_MAX = 100 * 1024 * 1024
-_PLACES_MAX = 5  # that a warning names
 _LEFT_ALONE = ("git", "locks", "replica.toml", "local.db")
 """Beginnings of the names in ``.fleet`` that have no text of a lesson, or are a repository."""
 
@@ -158,7 +156,7 @@ class Purge:
 
     def remains(self, purged: Sequence[str], texts: Iterable[str]) -> list[tuple[str, int]]:
         """Return the places on this machine that still have the texts, sorted."""
-        entries = list(self.entries_of(purged))
+        entries = [entry for each in purged for entry in self._entries_of(each)]
         # The logs have texts that an earlier purge removed from the record.
         needles = _needles({*texts, *(text for _, entry_texts in entries for text in entry_texts)})
         places = {place for place, _ in entries}
@@ -191,43 +189,32 @@ class Purge:
         except FleetError:
             return {}
 
-    def entries_of(self, patterns: Collection[str]) -> Iterator[tuple[tuple[str, int], tuple[str, str]]]:
-        """Yield place and texts of the lessons' entries in the logs: the texts may differ from a lesson's."""
+    def _entries_of(self, pattern: str) -> Iterator[tuple[tuple[str, int], tuple[str, str]]]:
+        """Yield place and texts of the lesson's entries in the logs: the texts may differ from the lesson's."""
         for agent in self._workspace.agents_here():
             path = self._workspace.home(agent) / "corrections.md"
             log = corrections_md.Log.parse(self._workspace.files.read(path))
             for item in log.bound():
-                if item.record is not None and item.record.pattern in patterns:
+                if item.record is not None and item.record.pattern == pattern:
                     at = (path.relative_to(self._workspace.root).as_posix(), item.entry.line)
                     yield at, (item.entry.pattern, item.entry.right)
 
 
 def follow_marks(workspace: Workspace, fetched: Iterable[Line]) -> None:
-    """Purge the other copies of a value that is purged with the fetched lines, before the tree is taken in.
+    """Purge the copies of a value that this machine reissued under another replica before it knew of its purge.
 
-    They are edits that this machine reissued under another replica since its clock ran ahead (``edits.reissue``), and
-    runs, which cannot be undone any more. A warning names those in the logs. The caller holds the write lock.
+    A replica whose clock ran ahead reissues its edits (``edits.reissue``). The caller holds the write lock, and takes
+    the tree in afterwards: then the value is gone.
     """
     current = workspace.current_replicas()
     ours = {*current, *workspace.former_replicas()}
-    gone: dict[str, set[str]] = {}
-    for line in fetched:
-        if not line.marks("purge") or (record := workspace.patterns.line(line.id)) is None:
-            continue
-        gone[line.id] = _texts_of(record) - _texts_of(record.without_purged(line)) - {REDACTED}
-        again = record.repeated_edits(line, ours)
-        if current and not again.is_empty():
+    for line in fetched if current else ():
+        record = workspace.patterns.line(line.id) if any(name in ours for name, _ in line.marks("purge")) else None
+        again = record.repeated_edits(line, ours) if record is not None else Line(line.id)
+        if not again.is_empty():
             writer = workspace.writer(names.agent_of(current[0]))
             redacted = {field: _redaction(value) for field, value in again.items()}
             writer.append(PATTERNS, [edits.purge(again, redacted, writer.name, writer.tick())])
-    if texts := {text for text in chain(*gone.values()) if len(text) >= _NEEDLE_CHARS_MIN}:
-        Runs(workspace).forget(texts)
-        logged = Purge(workspace).entries_of([each for each in gone if gone[each]])
-        places = sorted(place for place, _ in logged)
-        if places:
-            named = ", ".join(f"{path}, line {number}" for path, number in places[:_PLACES_MAX])
-            more = f", and {len(places) - _PLACES_MAX} more" if len(places) > _PLACES_MAX else ""
-            workspace.warn(f"a lesson was purged whose words your own log still has: overwrite them in {named}{more}")
 
 
 def _redaction(value: Any) -> Any:
