@@ -305,6 +305,7 @@ def purge(
         # Marks cover only known values, and others may have reworded it since.
         sharing.fetch_if_agreed(workspace, agent)
     purged, texts = _purge_here(workspace, agent, found.id)
+    texts += Purge(workspace).logged(purged)
     for id_ in purged:
         reflecting.forget(workspace, id_)
     with workspace.locked():

@@ -154,10 +154,13 @@ class Purge:
                     data = data.replace(needle, REDACTED.encode())
                 self._workspace.files.replace(path, data)
 
+    def logged(self, purged: Sequence[str]) -> list[str]:
+        """Return the texts that the logs have of lessons, also those that an earlier purge removed from the record."""
+        return [text for each in purged for _, texts in self._entries_of(each) for text in texts]
+
     def remains(self, purged: Sequence[str], texts: Iterable[str]) -> list[tuple[str, int]]:
         """Return the places on this machine that still have the texts, sorted."""
         entries = [entry for each in purged for entry in self._entries_of(each)]
-        # The logs have texts that an earlier purge removed from the record.
         needles = _needles({*texts, *(text for _, entry_texts in entries for text in entry_texts)})
         places = {place for place, _ in entries}
         for top in (self._workspace.clan, self._workspace.root / self._workspace.place, self._workspace.local):

@@ -41,6 +41,7 @@ COMMANDS_KEPT_MAX = 300
 _UNRECORDED, _UNRECORDED_MAX = "given", 50
 """Key in ``local.db``: the last commands given here of which no run says so, and how many are kept."""
 _TRIES_MAX = 5
+_PURGED_CHARS_MIN = 6  # shorter texts are in every run, and hide nothing
 _SKILL = "SKILL.md"  # a skill is a folder, and this in it
 _PLAN, _DONE, _BEGUN = ".plan", ".json", ".begun"
 _ID = r"[a-z][a-z0-9-]{2,63}"
@@ -275,7 +276,7 @@ class Runs:
 
     def forget(self, texts: Iterable[str]) -> None:
         """Delete the runs that contain one of these texts, which were purged. They cannot be undone any more."""
-        needles = [text.encode() for text in texts if text]
+        needles = [text.encode() for text in texts if len(text) >= _PURGED_CHARS_MIN]
         for run in self.listed():
             contents = [data for edit in run.edits for data in (edit.before, edit.after) if data is not None]
             contents += [run.summary.encode(), *(msgspec.json.encode(field) for field in run.fields)]
