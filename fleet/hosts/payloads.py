@@ -384,9 +384,7 @@ def _line(note: str) -> str:
 
 
 def _cut(text: str) -> str:
-    """Return a text as far as hosts take it: in JavaScript, an emoji counts as two characters."""
-    wide = text.encode("utf-16-le", "replace")
-    if len(wide) <= 2 * CONTEXT_CHARS_MAX:
+    if len(text) <= CONTEXT_CHARS_MAX:
         return text
-    kept = wide[: 2 * (CONTEXT_CHARS_MAX - len(_CUT) - 20)].decode("utf-16-le", "ignore")
+    kept = text[: CONTEXT_CHARS_MAX - len(_CUT) - 20]
     return kept + _CUT.format(len(text) - len(kept), len(text))
