@@ -438,9 +438,9 @@ def _clients() -> _Finding:
 
 def _hooks(workspace: Workspace) -> _Finding:
     found = {name: Calls.of(workspace.root, name) for name in HOSTS}
-    if unreadable := next(filter(None, (calls.unreadable for calls in found.values())), ""):
-        return _trouble("unreadable", unreadable)
-    if not (calling := {name: calls for name, calls in found.items() if calls.where}):
+    unreadable = next(filter(None, (calls.unreadable for calls in found.values())), "")
+    calling = {name: calls for name, calls in found.items() if calls.where}
+    if not calling and not unreadable:
         return _trouble("hooks", "no settings call fleet")
     for name, (where, missing, off, _) in calling.items():
         if off:
@@ -450,8 +450,11 @@ def _hooks(workspace: Workspace) -> _Finding:
             return _trouble("missing", what, do=f"`fleet install {name}`")
         if len(where) > 1:
             return _trouble("twice", f"called by {' and '.join(where)}")
-    if which("fleet") is None:
-        return _trouble("path", "the settings call fleet, and it is not on the PATH")
+    if calling and which("fleet") is None:
+        what = "the settings call fleet, and it is not on the PATH"
+        return _trouble("path", "; ".join(filter(None, [what, unreadable])))
+    if unreadable:
+        return _trouble("unreadable", unreadable)
     notes = [HOSTS[name].note for name in calling if HOSTS[name].note]
     return _Finding(
         "hooks", "ok", "; ".join([f"called by {' and '.join(calls.where[0] for calls in calling.values())}", *notes])

@@ -82,7 +82,7 @@ _KEPT = ".before-fleet"
 """Ending of the copy of a settings file beside it, from before the hooks, where their removal would not restore its
 bytes."""
 
-_COMMENTED = rb'(?s)("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/'
+_COMMENTED = rb'(?s)("(?:[^"\\]|\\.)*(?:"|\Z))|//[^\n]*|/\*.*?\*/'
 
 _Settings = dict[str, Any]
 

@@ -28,6 +28,8 @@ Record = dict[str, Any]
 
 _LINE_BYTES_MAX = 4 * 1024 * 1024
 _STORED_MAX = 2_000
+_HEAD_BYTES_MAX = 1024 * 1024
+"""Length of the part of a transcript in which its folder is looked for."""
 _FOLDER_CHARS_MAX = 4_096  # no system takes a longer path
 _OK_CHARS_MAX = 400
 _FAILED_CHARS_MAX = 1_600
@@ -101,9 +103,11 @@ def _is_inside(folder: str, root: str) -> bool:
 
 
 def _began_in(path: Path) -> str:
-    """Return the folder that a transcript names first, or ""."""
+    """Return the folder that a transcript names first, in its first part, or ""."""
     with suppress(OSError, ValueError), transcripts.opened(os.fspath(path)) as file:
-        while line := file.readline(_LINE_BYTES_MAX):
+        left = _HEAD_BYTES_MAX
+        while left > 0 and (line := file.readline(_LINE_BYTES_MAX)):
+            left -= len(line)
             with suppress(ValueError, RecursionError):
                 record = json.loads(line) if b'"cwd"' in line else {}
                 data = record_in(record, "payload", "data")
