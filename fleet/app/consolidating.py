@@ -413,13 +413,15 @@ def decide(workspace: Workspace, agent: str, body: Mapping[str, Any], *, is_yes:
 
 def _compressed(workspace: Workspace, page: str) -> tuple[str, list[str]]:
     """Return a compressed scratchpad and the moved lines: none that somebody brought back by an undo."""
-    undone, kept = Runs(workspace).undone(), set[str]()
+    today, kept = workspace.wall()[:10], set[str]()
+    _, moved = Scratchpad(page).compressed(today, kept)
+    undone = Runs(workspace).undone() if moved else {}
     for run in Runs(workspace).listed() if undone else ():
         for edit in run.edits if run.id in undone and run.summary == _COMPRESSED else ():
             if edit.path == auto_reflect.FILE:
                 after = (edit.after or b"").decode("utf-8", "surrogateescape")
                 kept |= {*edit.text.replace("\r\n", "\n").split("\n")} - {*after.replace("\r\n", "\n").split("\n")}
-    return Scratchpad(page).compressed(workspace.wall()[:10], kept)
+    return Scratchpad(page).compressed(today, kept)
 
 
 def _compress(workspace: Workspace, agent: str) -> int:

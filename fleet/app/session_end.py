@@ -337,7 +337,6 @@ def _finish(workspace: Workspace, agent: str, record: Record, plan: Plan | None 
     kept = Records(workspace, agent).append(record)
     data = {"agent": agent, "saved": kept.saved, "told": kept.summary()} | kept.as_json(with_raw=False)
     Notices(workspace).send(Notice(_COMPLETE, f"{agent}: {kept.kind} {kept.outcome or 'done'}", kept.summary(), data))
-    LocalFolder(os.fspath(workspace.root)).forget_heard(kept.session)
     return ReflectResult(kept.session, kept, plan, stands=(plan.reflection, kept.run) if plan else (None, ""))
 
 
@@ -467,9 +466,9 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
                     result = ReflectResult(session.session, why=f"deferred: {_no_room(choice)}", is_deferred=True)
             results.append(result)
             if not dry_run and not result.is_deferred:
-                LocalFolder(root).forget_heard(session.session)
                 # Nobody else may: the host may never report its end, or report it when there is nothing new to read.
                 consolidating.close_session(workspace, session.agent, session.session, *result.stands, only_log=True)
+                LocalFolder(root).forget_heard(session.session)
         except FleetError as why:
             results.append(ReflectResult(session.session, why=str(why)))
     return results

@@ -373,7 +373,7 @@ class Corrections:
         except BusyError:
             pass  # the next command counts it
         except (FleetError, sqlite3.Error) as why:
-            counts = "It counts with the next command; do not log it again"
+            counts = "It counts once that is mended; do not log it again"
             self._workspace.warn(f"the correction is logged, but not counted yet: {why}. {counts}")
 
 

@@ -24,7 +24,7 @@ from fleet.model import edits, limits
 from fleet.model import line as lines
 from fleet.model.errors import BusyError
 from fleet.model.line import Line
-from fleet.model.names import LOGGED, agent_of, normalise, pattern_id
+from fleet.model.names import LOGGED, normalise, pattern_id
 from fleet.model.pattern import PRIVATE, SCOPE, fold
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening
@@ -35,7 +35,6 @@ MINUTE_MS = 60_000
 _MOVING = "moves"  # key in local.db: agent, id and new scope of each lesson that changes its scope, as JSON
 _TAIL_BYTES = 256 * 1024  # of a log's end, where the newest entry is looked for
 _LOGGED_AT = rb"<!-- fleet (?:flagged )?c-[0-9a-f]{16} [^<>]*?\bat=(\S{24})"
-_TORN_RECORD = r"(?m)<!-- fleet (c-[0-9a-f]{1,16})(?: (p-[0-9a-f]{16})\b)?[^\n>]*\r?$"
 
 
 def _note_key(agent: str) -> str:
@@ -351,8 +350,7 @@ class _Backlog:
         with self._workspace.log_lock(self._writer.agent, wait_s):
             is_same = self._workspace.files.read(self._path) == self._page
             if is_same:
-                torn = re.findall(_TORN_RECORD, self._page.decode("utf-8", "replace"))
-                records = [self._record(item, pattern, torn) for item, pattern in fresh]
+                records = [self._record(item, pattern) for item, pattern in fresh]
                 data = "".join(record.render() + "\n" for record in records)
                 self._workspace.files.append(self._path, data.encode())
             self._page = self._workspace.files.read(self._path)
@@ -373,21 +371,9 @@ class _Backlog:
                 return pattern
         return alike
 
-    def _record(self, item: Bound, pattern: str, torn: list[tuple[str, str]]) -> Record:
-        if counted_as := [counted for id_, counted in torn if item.id.startswith(id_)]:
-            return self._record_again(item.id, counted_as[0] or pattern)
+    def _record(self, item: Bound, pattern: str) -> Record:
         head = ("head", item.entry.heading_hash)
         return Record(item.id, pattern, self._writer.name, self._writer.tick(), "", (head, (PART, BY_HAND)))
-
-    def _record_again(self, entry: str, pattern: str) -> Record:
-        """Return the record of an entry of fleet's own whose record was torn: a total may count the entry already."""
-        line = self._workspace.record(self._writer.agent, pattern) or Line(pattern)
-        logged = Record.by_lesson(Record.latest(self._read.log.records))
-        for replica, total in fold(line).totals.get("seen", {}).items():
-            others = sum(not each.part for each in logged[pattern, replica])
-            if agent_of(replica) == self._writer.agent and total > others:
-                return Record(entry, pattern, replica, line.counted_up_to(replica), "")
-        return Record(entry, pattern, self._writer.name, self._writer.tick(), "")
 
     def lines(self) -> list[Line]:
         """Return a line for each pattern and replica with newer records, and for each lesson whose text was lost.

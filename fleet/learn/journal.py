@@ -70,6 +70,11 @@ def _repository(folder: Path) -> str:
     return os.path.realpath(folder / common) if common else ""
 
 
+def _is_named(command: str, text: str) -> bool:
+    """Return whether a text has the words of a command."""
+    return bool(command) and re.search(rf"(?<!\w){re.escape(command)}(?!\w)", text) is not None
+
+
 def _slug(branch: str) -> str:
     """Return a file's name for a branch: readable, and no two branches share one."""
     plain = _NOT_IN_SLUG.sub("-", branch.lower()).strip("-.")[:60]
@@ -264,7 +269,7 @@ class Journal:
         closed = [streak for streak in failing if streak.count >= limit]
         stuck = closed or failing
         # Its words may name one; of those that they do not name only a closed door is what they must be about.
-        named = [each for each in failing if each.last.command in failed or each.family in failed]
+        named = [each for each in failing if _is_named(each.last.command, failed) or _is_named(each.family, failed)]
         block = _block(strategy, max((streak.count for streak in named or closed), default=0), texts)
         path, _ = self._append(block)
         id_, opened = f"m-{self._workspace.world.entropy(4).hex()}", {each.family: each.last.command for each in stuck}

@@ -150,23 +150,6 @@ def test_a_log_torn_at_any_byte_keeps_its_earlier_entries_and_takes_new_ones(roo
         assert ("lesson 1" in found) is is_whole, (end, found)
 
 
-@pytest.mark.parametrize("is_counted", [True, False])
-def test_a_correction_whose_record_was_torn_counts_once(root, is_counted):
-    id_ = log(root, LESSON)
-    path, shard = root / "agents/velma/corrections.md", shard_of(root)
-    whole = path.read_bytes()
-    start = whole.index(b"<!-- fleet c-") + len(b"<!-- fleet c-12")
-    for end in range(start, len(whole) - 1, 3):
-        path.write_bytes(whole[:end] + b"\n")
-        if not is_counted:
-            shard.write_bytes(b"")
-            forget(root)
-        assert counts(root) == counts(root) == {LESSON: 1}, end
-        assert f" {id_} replica=" in path.read_text("utf-8")
-    log(root, LESSON)
-    assert counts(root) == {LESSON: 2}
-
-
 # --- 4: short writes ------------------------------------------------------------------------------------------------
 
 
