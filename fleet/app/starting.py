@@ -175,7 +175,7 @@ class SessionStart:
             opposed=len({min(compared.of(each.id)) for each in opposed if each.is_listed}),
             discoveries=entries,
             fresh=set(new_ids),
-            waiting=self._undecided(),
+            waiting=() if workspace.is_of_version_1 else self._undecided(),  # its commands would fail
             note=self._unasked(),
             rest_max=workspace.config.recall.start_chars,
             by=_authors(workspace, [*news, *lessons]) | finders,

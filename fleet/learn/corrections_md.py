@@ -437,8 +437,8 @@ class _Block:
     def _is_behind(self, value: list[str], row: markdown.Row) -> bool:
         """Return whether a line is behind the end of a value that goes out to the clan.
 
-        A value ends at a blank line or fleet's comment, a heading, a label in bold or a bullet at the margin; but a
-        list or a piece of code belongs to the words that lead to it, and indented lines belong to the value.
+        A value ends at a blank line or fleet's comment, a heading, or a bullet at the margin; but a list or a piece of
+        code belongs to the words that lead to it, and indented lines belong to the value.
         """
         had_gap, self.has_gap = self.has_gap, not row.text.strip() and not row.is_code
         if self.has_gap or (not had_gap if row.is_code else row.text[0] in " \t"):
@@ -450,7 +450,7 @@ class _Block:
             return not self.is_list
         if row.is_code:
             return not is_led
-        return had_gap or _HEADING.fullmatch(row.text) is not None or _is_bold_label(row.text)
+        return had_gap or _HEADING.fullmatch(row.text) is not None
 
     def value(self, name: str) -> str:
         """Return a field's value; of several (both sides of a conflict) the first that is not empty."""
@@ -709,12 +709,6 @@ def _label(line: str) -> tuple[str, str] | None:
         return None
     name = _FIELD_BY_LABEL.get(" ".join((match["name"] or match["plain"]).casefold().split()))
     return (name, match["value"]) if name else None
-
-
-def _is_bold_label(line: str) -> bool:
-    """Return whether a line begins with ``**Words:**``, of whatever field."""
-    match = _label_form().fullmatch(line) if "*" in line[:4] else None
-    return match is not None and match["bold"] is not None
 
 
 def _is_rule(line: str) -> bool:

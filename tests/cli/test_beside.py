@@ -270,17 +270,6 @@ def test_of_a_log_to_which_only_own_entries_were_added_only_these_are_parsed(w, 
         assert LogPage(workspace, "velma").take().patterns_new == 1
 
 
-def test_a_label_of_another_kind_is_no_part_of_a_lesson_and_its_line_is_named(w):
-    log(w).write_text(
-        "## 2026-11-30 — Tagged a branch\n**What I got wrong:** w\n**Pattern:** Tag releases from main only\n"
-        "**Note:** see the handbook\n**Correct approach:** git tag\n  on main\n"
-    )
-    w.run("w", "sync")
-    [lesson] = w.patterns("w")["patterns"]
-    assert (lesson["text"], lesson["correct"]) == ("Tag releases from main only", "git tag on main")
-    assert [(each["line"], each["text"]) for each in status(w)["not_taken"]] == [(4, "**Note:** see the handbook")]
-
-
 def test_a_lesson_that_a_person_calls_private_in_the_log_stays_with_the_agent(stage):
     stage.join("velma", "w")
     text = "Never mention Project Falcon in a public issue"

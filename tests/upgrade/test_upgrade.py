@@ -583,6 +583,7 @@ def test_until_the_upgrade_a_start_names_it_and_nothing_is_asked_for_that_would_
         assert "fleet sync" not in json.dumps(start)
     asked(is_due=False)
     assert said("Stop") == {}
+    assert "fleet learn" not in json.dumps(said("SessionStart", source="compact"))
     commands.run(["upgrade"], root, environment)
     asked(is_due=True)
     assert "decision" in said("Stop")
