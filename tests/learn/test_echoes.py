@@ -205,14 +205,14 @@ def test_a_lesson_is_echoed_only_by_who_was_shown_it(w):
     assert relapsed == [(), (("relapsed", "1"),)]
 
 
-def test_the_right_ways_of_a_log_are_the_last_ones_told(w):
+def test_the_right_ways_of_a_log_are_the_last_ones_first(w):
     entry = "## 2026-11-21 10:0{}Z — x\n**What I got wrong:** w\n**Correct approach:** {}\n**Pattern:** {}\n\n"
     log = (
         entry.format(1, "first", LESSON) + entry.format(2, "second", LESSON) + entry.format(3, "never counted", AT_USE)
     )
     w.files.append(CountedLog(w, "velma").log_file(), log.encode())
     seen(w)
-    assert CountedLog(w, "velma").rights() == {pattern_id(LESSON): "second"}
+    assert CountedLog(w, "velma").rights() == {pattern_id(LESSON): ["second", "first"]}
     assert CountedLog(w, "tank").rights() == {}
 
 
