@@ -419,10 +419,11 @@ class Weighing:
         state, sentences = self._workspace.state, list[str]()
         for pair in state.agreed(_HOLDS):
             lessons = self._workspace.patterns.lessons_of(pair.split())
-            kept = lessons.get(pair.partition(" ")[0])
+            kept, other = map(lessons.get, pair.split())
             if kept is None or any(each.is_present for each in lessons.values()):
                 continue
-            if kept.retired_by not in kept.mine and kept.text != REDACTED:
+            is_answered = other is None or other.retired_by in other.mine  # not where the answer was taken back since
+            if is_answered and kept.retired_by not in kept.mine and kept.text != REDACTED:
                 sentences.append(
                     f"{kept.id} was to hold, by a person's answer here, and {agent_of(kept.retired_by)} retired "
                     f"it: {shortened(readable(kept.text), _SHOWN_CHARS)}. `fleet restore {kept.id}` brings it back"

@@ -25,7 +25,7 @@ import msgspec
 
 from fleet.model import names
 from fleet.model.names import normalise, pattern_id
-from fleet.model.pattern import Merges, Pattern
+from fleet.model.pattern import REDACTED, Merges, Pattern
 from fleet.store import consent, git
 from fleet.store.config import Promotion
 from fleet.store.tree import TreeGoneError
@@ -157,10 +157,10 @@ class Evidence:
 
     @staticmethod
     def admits(pattern: Pattern) -> bool:
-        """Return whether a memory may hold a lesson: it is present, not merged into another, and has words."""
+        """Return whether a memory may hold a lesson: it is present, merged into no other, and has words, not purged."""
         if not pattern.is_present or pattern.state == RETIRED or pattern.merged_into:
             return False
-        return bool(normalise(readable(pattern.text)).strip(_NO_WORDS))
+        return pattern.text != REDACTED and bool(normalise(readable(pattern.text)).strip(_NO_WORDS))
 
 
 def _independent(pattern: Pattern, witness: Witness) -> _Independent:

@@ -286,6 +286,23 @@ def test_a_lesson_that_was_to_hold_and_was_retired_here_is_not_named(stage):
     assert "was to hold" not in stage.run("velma", "sync").stderr
 
 
+def test_an_answer_that_was_taken_back_holds_nothing(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    ids = [stage.correct("velma", NEVER), stage.correct("tank", HAND)]
+    for agent in ("velma", "tank", "velma"):
+        stage.run(agent, "sync")
+    [pair] = json.loads(stage.run("velma", "review", "--json").stdout)["pairs"]
+    stage.run("velma", "review", "--answer", f"{pair['pair']}=first")
+    stage.run("velma", "undo")
+    for agent in ("velma", "tank"):
+        stage.run(agent, "sync")
+    stage.run("tank", "retire", *ids)
+    stage.run("tank", "sync")
+    assert "was to hold" not in stage.run("velma", "sync").stderr
+    assert stage.seen("velma") == {}
+
+
 def test_a_contradiction_in_several_wordings_stands_once_on_the_pages_and_is_no_lesson_less(stage):
     velma = stage.join("velma")
     for lesson in ("Always run the tests before a push", "Never run the tests before a push"):

@@ -130,6 +130,8 @@ def test_whose_log_has_the_words_is_told_once_where_and_not_to_bring_them_back(l
     assert "fleet restore" not in told + leaked.run("tank", "show", leaked.pattern).stdout
     for agent in ("tank", "velma"):
         assert "was purged by others" not in leaked.run(agent, "sync").stderr
+    leaked.run("tank", "restore", leaked.pattern)
+    assert "no words to show" in leaked.run("tank", "promote", leaked.pattern, expect=1).stderr
     leaked.join("mouse")
     assert "was purged by others" not in leaked.run("mouse", "sync").stderr
 
