@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from fleet.model import limits
+from fleet.recall.wording import STANDING
 from fleet.reflect import reflection
 from tests.hosts.conftest import SESSION
 from tests.reflect.talks import taught
@@ -165,6 +167,17 @@ def test_notes_are_shown_at_the_next_start_and_a_changed_memory_is_named(place, 
     assert "agents/tank/memory.md changed since the last session" in shown
     again = place.context("SessionStart", {"source": "startup", "session_id": "three"})
     assert "changed since the last session" not in again
+
+
+def test_a_start_as_long_as_may_be_keeps_its_end_and_names_the_changed_memory(place):
+    place.fleet("init", "--agent", "tank")
+    place.context("SessionStart", {"source": "startup", "session_id": "one"})
+    memory = place.folder / "agents/tank/memory.md"
+    memory.write_text("# M\n\n" + "".join(f"- {number}: {'word ' * 12}\n" for number in range(400)))
+    shown = place.context("SessionStart", {"source": "startup", "session_id": "two"})
+    assert len(shown) > limits.START_CHARS_MAX
+    assert STANDING in shown
+    assert shown.endswith("agents/tank/memory.md changed since the last session.")
 
 
 def test_history_says_what_it_may_cost_before_it_begins(place, talk):
