@@ -248,6 +248,29 @@ def reflect(
         return _run_pass(workspace, agent, session, by_hand=by_hand)
 
 
+def done(workspace: Workspace, agent: str, named: str) -> tuple[list[ReflectResult], str]:
+    """End a session, the newest one where none is named: reflect on it, and log what it did.
+
+    Returns the passes, and what was written besides in a sentence, "" for nothing.
+
+    Raises:
+        NoError: there is no transcript, and nothing of the session that is not in the day's log already.
+    """
+    try:
+        path = transcript_of(workspace, named)
+    except NoError as why:  # a session without a transcript may still have observations
+        if not named:
+            raise
+        if closing := consolidating.close_session(workspace, agent, named).summary():
+            return [], closing
+        raise NoError(f"{why}, and nothing of it that is not in the day's log already") from why
+    reflected = reflect(workspace, agent, path, by_hand=True)
+    closing = consolidating.close_session(workspace, agent, reflected.session, *reflected.stands).summary()
+    if not reflected.is_deferred:
+        LocalFolder(os.fspath(workspace.root)).forget_heard(reflected.session)
+    return [reflected], closing
+
+
 def _begin_record(workspace: Workspace, session: Session, run: str, reflector: str) -> tuple[digest.Digest, Record]:
     """Return the digest of a session, and the record of the pass so far."""
     session_digest = digest.Digest.of(session.events, workspace.config.reflect.tokens)

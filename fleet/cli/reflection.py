@@ -22,7 +22,6 @@ from fleet.reflect.auto_reflect import READY
 from fleet.reflect.consolidation import Gates
 from fleet.reflect.housekeeping import DreamReport, Mode
 from fleet.reflect.records import Record
-from fleet.reflect.reflection import Reflection
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted, for_terminal
 
@@ -71,27 +70,10 @@ def _reflect(
 def _done() -> None:
     """End this session: reflect on it now, and add a block to the day's log. `/done` runs this."""
     with output.acting() as (workspace, who):
-        named = output.chosen.session_named()
-        try:
-            path = session_end.transcript_of(workspace, named)
-        except NoError as why:  # a session without a transcript may still have observations
-            if not named:
-                raise
-            if not _close(workspace, who, named, None):
-                raise NoError(f"{why}, and nothing of it that is not in the day's log already") from why
-            _show([])
-            return
-        reflected = session_end.reflect(workspace, who, path, by_hand=True)
-        _show([reflected])
-        _close(workspace, who, reflected.session, *reflected.stands)
-
-
-def _close(workspace: Workspace, agent: str, session: str, reflection: Reflection | None, run: str = "") -> str:
-    """Log what a session did in the day's log; return what was written, "" for nothing."""
-    message = consolidating.close_session(workspace, agent, session, reflection, run).summary()
-    if message:
-        note(message)
-    return message
+        results, closing = session_end.done(workspace, who, output.chosen.session_named())
+        _show(results)
+        if closing:
+            note(closing)
 
 
 def _choose(workspace: Workspace, use: str, *, agrees: bool) -> None:
