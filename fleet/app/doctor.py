@@ -232,9 +232,10 @@ def _make_anew(workspace: Workspace) -> None:
 def _misplaced(workspace: Workspace) -> dict[str, str]:
     """Return the paths here at which no plain file or folder stands where one belongs, and what follows."""
     agents = workspace.agents_here()
-    folders = [workspace.clan, *(workspace.clan / f"{kind.name}.d" for kind in KINDS), *map(workspace.home, agents)]
+    shards = [workspace.clan, *(workspace.clan / f"{kind.name}.d" for kind in KINDS)]
+    folders = [*shards, workspace.root / workspace.place, *map(workspace.home, agents)]
     odd = [path for path in folders if is_no_folder(path)]
-    files = [path for folder in folders[:3] if folder not in odd and folder.is_dir() for path in folder.glob("*.jsonl")]
+    files = [path for folder in shards if folder not in odd and folder.is_dir() for path in folder.glob("*.jsonl")]
     files += [log for each in agents if os.path.lexists(log := CountedLog(workspace, each).log_file())]
     odd += [path for path in files if not is_plain(path) and path.parent not in odd]
     why = "a link, or no plain file or folder: nothing is read or written there until one is in its place"

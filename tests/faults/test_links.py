@@ -286,6 +286,13 @@ def test_what_stands_in_the_place_of_a_plain_file_is_in_the_status(bench: Bench,
     assert place in bench.run("velma", "status").stdout
 
 
+def test_a_link_in_the_place_of_the_homes_is_in_the_status(bench: Bench):
+    homes = bench.folder / "velma/agents"
+    homes.rename(bench.folder / "elsewhere")
+    homes.symlink_to(bench.folder / "elsewhere")
+    assert "agents" in [each["path"] for each in bench.status("velma")["held_files"]]
+
+
 def test_a_shard_of_the_branch_with_an_x_bit_stays_in_the_status_with_what_to_do(bench: Bench):
     path = "patterns.d/mallory.0000000f.jsonl"
     bench.push_tree({path: ("100755", line("from a Windows disk") + b"\n")})
