@@ -288,8 +288,8 @@ def test_what_stands_in_the_place_of_a_plain_file_is_in_the_status(bench: Bench,
 
 def test_a_link_in_the_place_of_the_homes_is_in_the_status(bench: Bench):
     homes = bench.folder / "velma/agents"
-    homes.rename(bench.folder / "elsewhere")
-    homes.symlink_to(bench.folder / "elsewhere")
+    homes.rename(bench.folder / "the homes")
+    homes.symlink_to(bench.folder / "the homes")
     assert "agents" in [each["path"] for each in bench.status("velma")["held_files"]]
 
 
