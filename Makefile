@@ -59,7 +59,7 @@ laws: setup
 	FLEET_LAWS_PROFILE=laws $(BIN)/python -m pytest -q -n $(JOBS) tests/laws $(ARGS)
 
 sim: setup
-	FLEET_SIM_HISTORIES=$(N) FLEET_SIM_TWICE=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/sim $(ARGS)
+	FLEET_SIM_HISTORIES=$(N) $(BIN)/python -m pytest -q -n $(JOBS) tests/sim $(ARGS)
 
 # Three real sidecars left alone for LASTS seconds: one machine sleeps, one moves between networks, one is killed.
 hour: setup

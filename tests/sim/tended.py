@@ -81,7 +81,7 @@ class Tended(Further):
         reflected: (id of a lesson, run, its place there) of each time that a reflection counted it.
         uncounted: id of a lesson to how many of these may count or not.
         hands: by machine, what people wrote and did not take out, to the place where they wrote it.
-        struck: by machine, what people took out of their own words again.
+        struck: by machine, what people took out of their own words again, to the place where it stood.
         observed: by machine, lines of observations.
         guards: by machine, id of a lesson to its guard's decision and words.
         session: by machine, the session that goes on.
@@ -96,7 +96,7 @@ class Tended(Further):
         self.reflected: set[tuple[str, str, int]] = set()
         self.uncounted: Counter[str] = Counter()
         self.hands: dict[int, dict[bytes, str]] = {}
-        self.struck: dict[int, set[bytes]] = {}
+        self.struck: dict[int, dict[bytes, str]] = {}
         self.observed: dict[int, set[str]] = {}
         self.guards: dict[int, dict[str, tuple[str, str]]] = {}
         self.session: dict[int, str] = {}
@@ -170,7 +170,7 @@ class Tended(Further):
             for token, times in Counter(token for row in rows for token in {*_HAND.findall(row)}).items():
                 places.setdefault(token, set()).add(_place(path))
                 assert times == 1, f"{token!r} stands {times} times in {path} of {machine.root.name}"
-        known, struck = self.hands.setdefault(id(machine), {}), self.struck.setdefault(id(machine), set())
+        known, struck = self.hands.setdefault(id(machine), {}), self.struck.setdefault(id(machine), {})
         observed = self.observed.setdefault(id(machine), set())
         logs = "\n".join(data.decode() for path, data in pages.items() if _is_of_project(path))
         if is_anew:
@@ -179,7 +179,7 @@ class Tended(Further):
             observed -= {line for line in observed if line not in logs}
         lost = {token: place for token, place in known.items() if not _stands(place, places.get(token, set()))}
         assert not lost, f"what people wrote is gone from {machine.root.name}: {lost}, {places}"
-        back = struck & places.keys()
+        back = {token for token, place in struck.items() if not places.get(token, set()) <= _quoting(place)}
         assert not back, f"what people took out is back in {machine.root.name}: {back}"
         gone = [line for line in observed if line not in logs]
         assert not gone, f"observations are gone from {machine.root.name}: {gone}"
@@ -224,9 +224,9 @@ class Tended(Further):
             (machine.root / path).write_bytes(b"\n".join(row for row in rows if token not in row))
         left = b"\n".join(self.pages(machine).values())
         for each in others:
-            known.pop(each, None)
+            place = known.pop(each, "")
             if each not in left:  # a pointer quotes several rows of its page
-                self.struck[id(machine)].add(each)
+                self.struck[id(machine)][each] = place
         return True
 
     def turn_directive(self, machine: Machine) -> bool:
@@ -342,9 +342,9 @@ class Tended(Further):
         for edit in (each for each in run.edits if each.path.endswith("/SKILL.md")):  # decisions move it
             for token in _HAND.findall((edit.before or b"") + (edit.after or b"")):
                 self.hands.get(id(machine), {}).pop(token, None)
-                self.struck.get(id(machine), set()).discard(token)
+                self.struck.get(id(machine), {}).pop(token, None)
         if run.kind == consolidating.MIGRATED:  # the old page has its bytes back
-            self.struck.get(id(machine), set()).clear()
+            self.struck.get(id(machine), {}).clear()
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
@@ -680,6 +680,11 @@ def _place(path: str) -> str:
 def _precedence(place: str) -> tuple[bool, str]:
     """Return what orders the places of a row, the one where it was written first: a pointer only quotes its page."""
     return not place.startswith(f"{consolidation.FOLDER}/"), place
+
+
+def _quoting(place: str) -> set[str]:
+    """Return where a row of a place may stand without being back: a redo gives a pointer its bytes, with its quote."""
+    return {consolidation.INDEX} if place.startswith(f"{consolidation.FOLDER}/") else set()
 
 
 def _stands(place: str, places: set[str]) -> bool:

@@ -1,7 +1,8 @@
 """Seeded random histories: after healing all replicas are byte-equal, and nothing acknowledged is missing.
 
-FLEET_SIM_HISTORIES says how many (``make sim N=10000``), FLEET_SIM_SEED where to begin. Every FLEET_SIM_TWICE-th seed
-runs twice (``make sim``: each of them): a history that differs from itself could not be looked at again.
+FLEET_SIM_HISTORIES says how many (``make sim N=10000``), of every kind in turn, FLEET_SIM_SEED where to begin; from a
+seed of a later kind on all are of that. Every FLEET_SIM_TWICE-th seed runs twice: a history that differs from itself
+could not be looked at again.
 """
 
 import json
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.simulator import WIDER_FROM, Simulation, history
+from tests.sim.simulator import ALONE_FROM, FURTHER_FROM, TENDED_FROM, WIDER_FROM, Simulation, history
 from tests.sim.wider import Wider
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,7 +23,8 @@ BATCH = 10
 PROMISING = (2, 19, *(WIDER_FROM + number for number in (42, 44, 46, 115, 47, 48, 50, 59, 60)))
 """Histories that are lived by the test of what all of them hold: in these even what is rare happens."""
 FIRST_SEED = int(os.environ.get("FLEET_SIM_SEED", "0"))
-LAST_SEED = HISTORIES if "FLEET_SIM_SEED" not in os.environ else FIRST_SEED + HISTORIES
+LAST_SEED = FIRST_SEED + HISTORIES
+KINDS = (0, WIDER_FROM, FURTHER_FROM, TENDED_FROM, ALONE_FROM) if FIRST_SEED < WIDER_FROM else (0,)
 TWICE = int(os.environ.get("FLEET_SIM_TWICE", "10"))
 FAILED_ONCE = {
     30176: "what was sent, then undone with a second word of it that was not: the undo never left",
@@ -59,8 +61,8 @@ PROMISED = (
 
 
 def batch(start: int) -> range:
-    """Return some seeds: every other batch is of wider histories, but where seeds are named."""
-    shift = WIDER_FROM * ("FLEET_SIM_SEED" not in os.environ and start // BATCH % 2)
+    """Return some seeds of one kind."""
+    shift = KINDS[(start - FIRST_SEED) // BATCH % len(KINDS)]
     return range(start + shift, min(start + BATCH, LAST_SEED) + shift)
 
 
