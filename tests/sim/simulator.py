@@ -195,7 +195,7 @@ class Simulation:
         self.shut(machine)
         world = World(
             wall_ms=lambda: self.now_ms + machine.skew_ms,
-            entropy=self.rng.randbytes,
+            entropy=self.entropy,
             machine=lambda: "one-machine",
             durable=False,
             tree=lambda _: machine.tree,
@@ -204,6 +204,10 @@ class Simulation:
         machine.workspace = Workspace(machine.root, world, SimFiles(machine.root))
         machine.tree.power = POWERS[machine.root]
         return machine.workspace
+
+    def entropy(self, length: int) -> bytes:
+        """Return random bytes."""
+        return self.rng.randbytes(length)
 
     def _put_in_place(self, machine: Machine) -> None:
         """Of machines of one image, let this one run: they have one path."""

@@ -102,15 +102,10 @@ class Tended(Further):
         self.session: dict[int, str] = {}
         self.anew: set[int] = set()
 
-    @property
-    def now_ms(self) -> int:
-        """The time, later each time that somebody looks: of two runs one is the newer."""
-        self._now_ms += 1
-        return self._now_ms
-
-    @now_ms.setter
-    def now_ms(self, value: int) -> None:
-        self._now_ms = value
+    def entropy(self, length: int) -> bytes:
+        """Return random bytes, some time later: of two runs, which have some in their names, one is the newer."""
+        self.now_ms += 1
+        return super().entropy(length)
 
     def actions(self) -> list[Callable[[Machine], object]]:
         """Return what may happen, as often as it does."""
