@@ -45,10 +45,6 @@ FAILED_ONCE = {
     1833734: "what was logged between two times that a lesson was private counted nowhere once it was private again",
     12000389: "a machine that was put back gave up its name on return to a remote, and counted once under each",
     12101314: "what was private by now was retired: a line without a word made a row that a newcomer does not have",
-    30000000: "a consolidation was planned with the pages of a migration that a crash had cut short",
-    30000042: "after a crash in a migration a line stood in none of the new files, since a hook had written one",
-    30100229: "the redo of a migration took observations out, and put none into a log that was made again since",
-    30110366: "the undo of a migration that a crash had cut short took the only copy of an observation",
 }
 """Seeds that failed, and what was wrong then."""
 PROMISED = (
