@@ -67,6 +67,8 @@ NOTES = [
 ]
 OF_HOMES = ("memory.md", "user-model.md", "USER.md")
 _HAND = re.compile(rb"qzhand\d+x")
+_POINTER, _BEHIND = re.compile(rb"- \[.*\]\(topics/"), re.compile(rb"\((qzhand\d+x)\)")
+"""Beginning of a pointer, which quotes its page; and what a person wrote behind one."""
 _APPENDED = ("corrections.md", "JOURNAL.md", "reflections.md")
 _PUT_BACK = ("bring_back", "restore_saved", "lose_fleet", "run_twice", "purge", "settle_elsewhere", "copy")
 """Steps after which a folder is another one than before: what stands in it then counts from then on."""
@@ -81,7 +83,7 @@ class Tended(Further):
         reflected: (id of a lesson, run, its place there) of each time that a reflection counted it.
         uncounted: id of a lesson to how many of these may count or not.
         hands: by machine, what people wrote and did not take out, to the place where they wrote it.
-        struck: by machine, what people took out of their own words again, to the place where it stood.
+        struck: by machine, what people took out of their own words again.
         observed: by machine, lines of observations.
         guards: by machine, id of a lesson to its guard's decision and words.
         session: by machine, the session that goes on.
@@ -96,7 +98,7 @@ class Tended(Further):
         self.reflected: set[tuple[str, str, int]] = set()
         self.uncounted: Counter[str] = Counter()
         self.hands: dict[int, dict[bytes, str]] = {}
-        self.struck: dict[int, dict[bytes, str]] = {}
+        self.struck: dict[int, set[bytes]] = {}
         self.observed: dict[int, set[str]] = {}
         self.guards: dict[int, dict[str, tuple[str, str]]] = {}
         self.session: dict[int, str] = {}
@@ -161,11 +163,10 @@ class Tended(Further):
         """What people wrote stands where they wrote it, once; what they took out, and what was observed, likewise."""
         pages, places = self.pages(machine), dict[bytes, set[str]]()
         for path, data in pages.items():
-            rows = data.split(b"\n")  # a pointer names its page twice in a row
-            for token, times in Counter(token for row in rows for token in {*_HAND.findall(row)}).items():
+            for token, times in Counter(_written(data)).items():
                 places.setdefault(token, set()).add(_place(path))
                 assert times == 1, f"{token!r} stands {times} times in {path} of {machine.root.name}"
-        known, struck = self.hands.setdefault(id(machine), {}), self.struck.setdefault(id(machine), {})
+        known, struck = self.hands.setdefault(id(machine), {}), self.struck.setdefault(id(machine), set())
         observed = self.observed.setdefault(id(machine), set())
         logs = "\n".join(data.decode() for path, data in pages.items() if _is_of_project(path))
         if is_anew:
@@ -174,12 +175,12 @@ class Tended(Further):
             observed -= {line for line in observed if line not in logs}
         lost = {token: place for token, place in known.items() if not _stands(place, places.get(token, set()))}
         assert not lost, f"what people wrote is gone from {machine.root.name}: {lost}, {places}"
-        back = {token for token, place in struck.items() if not places.get(token, set()) <= _quoting(place)}
+        back = struck & places.keys()
         assert not back, f"what people took out is back in {machine.root.name}: {back}"
         gone = [line for line in observed if line not in logs]
         assert not gone, f"observations are gone from {machine.root.name}: {gone}"
         for token, found in places.items():
-            known.setdefault(token, min(found, key=_precedence))
+            known.setdefault(token, min(found))
 
     def write_by_a_person(self, machine: Machine) -> bool:
         """Write a line into a page with an editor, or add some words to one that is there."""
@@ -194,7 +195,7 @@ class Tended(Further):
         at = self.rng.randrange(len(rows))
         is_page = path.name != auto_reflect.FILE and rows[at].strip() and "<!--" not in rows[at]
         if is_page and "|" not in rows[at] and not rows[at].startswith("---") and self.rng.random() < 0.4:
-            rows[at] += f" {token}"
+            rows[at] += f" ({token})" if _POINTER.match(rows[at].encode()) else f" {token}"
         else:
             rows.insert(at, f"{token} is what a person knows.")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -217,11 +218,9 @@ class Tended(Further):
             rows = data.split(b"\n")
             others |= {each for row in rows if token in row for each in _HAND.findall(row)}
             (machine.root / path).write_bytes(b"\n".join(row for row in rows if token not in row))
-        left = b"\n".join(self.pages(machine).values())
         for each in others:
-            place = known.pop(each, "")
-            if each not in left:  # a pointer quotes several rows of its page
-                self.struck[id(machine)][each] = place
+            known.pop(each, None)
+        self.struck[id(machine)] |= others - {each for data in self.pages(machine).values() for each in _written(data)}
         return True
 
     def turn_directive(self, machine: Machine) -> bool:
@@ -337,9 +336,9 @@ class Tended(Further):
         for edit in (each for each in run.edits if each.path.endswith("/SKILL.md")):  # decisions move it
             for token in _HAND.findall((edit.before or b"") + (edit.after or b"")):
                 self.hands.get(id(machine), {}).pop(token, None)
-                self.struck.get(id(machine), {}).pop(token, None)
+                self.struck.get(id(machine), set()).discard(token)
         if run.kind == consolidating.MIGRATED:  # the old page has its bytes back
-            self.struck.get(id(machine), {}).clear()
+            self.struck.get(id(machine), set()).clear()
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
@@ -672,14 +671,10 @@ def _place(path: str) -> str:
     return path if _is_of_project(path) else PurePosixPath(path).name
 
 
-def _precedence(place: str) -> tuple[bool, str]:
-    """Return what orders the places of a row, the one where it was written first: a pointer only quotes its page."""
-    return not place.startswith(f"{consolidation.FOLDER}/"), place
-
-
-def _quoting(place: str) -> set[str]:
-    """Return where a row of a place may stand without being back: a redo gives a pointer its bytes, with its quote."""
-    return {consolidation.INDEX} if place.startswith(f"{consolidation.FOLDER}/") else set()
+def _written(page: bytes) -> Iterator[bytes]:
+    """Yield what people wrote into a page, from each row once: what a pointer quotes was written elsewhere."""
+    for row in page.split(b"\n"):
+        yield from {*(_BEHIND if _POINTER.match(row) else _HAND).findall(row)}
 
 
 def _stands(place: str, places: set[str]) -> bool:
