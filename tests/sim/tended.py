@@ -84,6 +84,7 @@ class Tended(Further):
         uncounted: id of a lesson to how many of these may count or not.
         hands: by machine, what people wrote and did not take out, to the place where they wrote it.
         struck: by machine, what people took out of their own words again.
+        unsure: by machine, what of that an undo gave back: a redo takes it out.
         observed: by machine, lines of observations.
         guards: by machine, id of a lesson to its guard's decision and words.
         session: by machine, the session that goes on.
@@ -99,6 +100,7 @@ class Tended(Further):
         self.uncounted: Counter[str] = Counter()
         self.hands: dict[int, dict[bytes, str]] = {}
         self.struck: dict[int, set[bytes]] = {}
+        self.unsure: dict[int, set[bytes]] = {}
         self.observed: dict[int, set[str]] = {}
         self.guards: dict[int, dict[str, tuple[str, str]]] = {}
         self.session: dict[int, str] = {}
@@ -179,8 +181,8 @@ class Tended(Further):
         assert not back, f"what people took out is back in {machine.root.name}: {back}"
         gone = [line for line in observed if line not in logs]
         assert not gone, f"observations are gone from {machine.root.name}: {gone}"
-        for token, found in places.items():
-            known.setdefault(token, min(found))
+        for token in places.keys() - self.unsure.get(id(machine), set()):
+            known.setdefault(token, min(places[token]))
 
     def write_by_a_person(self, machine: Machine) -> bool:
         """Write a line into a page with an editor, or add some words to one that is there."""
@@ -242,13 +244,14 @@ class Tended(Further):
     def _facts(self, machine: Machine) -> dict[str, tuple[object, ...]]:
         """Return what the lessons are like here; of one that is merged not whether it is in, which the set decides.
 
-        Of one that is out no words: a blocked writer's read again once another logged the lesson, and undid that.
+        Of one that is out, or counts nowhere, no words: a blocked writer's read again once another logged the lesson,
+        and undid that.
         """
         patterns = self.open(machine).patterns
         grouped, facts = patterns.groups(), dict[str, tuple[object, ...]]()
         for each in patterns.records():
-            is_in = each.is_present or each.id in grouped
-            facts[each.id] = (each.text if is_in else "", each.count("seen"), is_in)
+            is_in, seen = each.is_present or each.id in grouped, each.count("seen")
+            facts[each.id] = (each.text if is_in and seen else "", seen, is_in)
         return facts
 
     @contextmanager
@@ -338,7 +341,9 @@ class Tended(Further):
                 self.hands.get(id(machine), {}).pop(token, None)
                 self.struck.get(id(machine), set()).discard(token)
         if run.kind == consolidating.MIGRATED:  # the old page has its bytes back
-            self.struck.get(id(machine), set()).clear()
+            struck = self.struck.setdefault(id(machine), set())
+            self.unsure.setdefault(id(machine), set()).update(struck)
+            struck.clear()
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
