@@ -19,7 +19,7 @@ from fleet.app import learning, lessons, sharing, undoing
 from fleet.learn.corrections_md import Correction
 from fleet.model import limits
 from fleet.model.discovery import Discovery
-from fleet.model.errors import DiskError, UsageError
+from fleet.model.errors import BusyError, DiskError, UsageError
 from fleet.serve import room as serving
 from fleet.serve.room import Rooms, Rules, _Visitor
 from fleet.share.live import bridge as bridging
@@ -577,6 +577,22 @@ def test_a_line_that_cannot_be_written_waits_and_is_written_later(tmp_path: Path
     workspace.close()
 
 
+def test_a_document_that_broke_while_a_sync_held_the_lock_is_still_renewed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    bridge = bridge_of(tmp_path, "tank")
+    room, broken = Document(1), Document(27)
+    room.put({"p-0000000000000001|slash.c0ffee42": FORGED % (1, 1)})
+    bridge.documents[BASE] = broken
+    with monkeypatch.context() as busy:
+        busy.setattr(bridge, "_write", lambda: (_ for _ in ()).throw(BusyError("another process has it")))
+        with pytest.raises(BusyError):
+            bridge.receive([(BASE, PANIC[0]), (BASE, PANIC[1]), (BASE, room.since())])
+    bridge.receive([])
+    assert bridge.must_renew
+    bridge.workspace.close()
+
+
 def bridge_of(folder: Path, *agents: str) -> Bridge:
     """Make a workspace in which agents write, and the bridge of the first of them."""
     folder.mkdir(exist_ok=True)
@@ -591,9 +607,11 @@ def bridge_of(folder: Path, *agents: str) -> Bridge:
 def test_a_document_that_broke_over_an_update_is_given_up_for_a_new_one(tmp_path: Path):
     bridge = bridge_of(tmp_path, "tank")
     broken = bridge.documents[BASE] = Document(27)
-    assert bridge.receive([(BASE, PANIC[0]), (BASE, PANIC[1]), (BASE, Document(5).put({"a|b": "c"}))])
+    bridge.receive([(BASE, PANIC[0]), (BASE, PANIC[1]), (BASE, Document(5).put({"a|b": "c"}))])
+    assert bridge.must_renew
     assert bridge.documents[BASE] is not broken
     bridge.renew()
+    assert not bridge.must_renew
     assert bridge.offer() == []
     bridge.workspace.close()
 

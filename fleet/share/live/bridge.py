@@ -68,6 +68,7 @@ class Bridge:
     Attributes:
         documents: the document of each room, by its digit, or ``BASE``.
         is_large: whether this clan needs more than one room, as of the last offer.
+        must_renew: whether a document broke, or somebody else writes under our client id, and ``renew`` did not follow.
     """
 
     def __init__(self, workspace: Workspace, writer: str) -> None:
@@ -83,6 +84,7 @@ class Bridge:
     def _start_anew(self, rooms: Iterable[str]) -> None:
         """Replace the documents by empty ones, each under a fresh client id."""
         self.documents = {room: self._fresh() for room in rooms}
+        self.must_renew = False
         self._own: dict[str, int] = {}  # name to the hash of our row's text, which the document has
         self._writers: dict[str, tuple[str, ...]] = {}  # name to the writers with a row of it
         self._lacking: dict[str, None] = {}  # names of which the documents may lack something
@@ -207,13 +209,12 @@ class Bridge:
 
     # --- in -------------------------------------------------------------------------------------------------------
 
-    def receive(self, updates: Updates) -> bool:
-        """Take in updates and write their lines to the disk; return whether the documents must be renewed.
+    def receive(self, updates: Updates) -> None:
+        """Take in updates and write their lines to the disk; note whether the documents must be renewed.
 
         Rows to be put again go out with the next offer. An invalid update is counted and passed over; a document that
         broke over one is replaced at once, since any further use of it would block for ever.
         """
-        is_cloned = False
         changes: dict[str, Change] = {}
         for room, update in updates:
             try:
@@ -221,9 +222,9 @@ class Bridge:
             except BadUpdateError as why:
                 self.counts.refused += 1
                 if why.is_broken:
-                    self.documents[room], is_cloned = self._fresh(), True
+                    self.documents[room], self.must_renew = self._fresh(), True
                 continue
-            is_cloned = is_cloned or applied.is_cloned
+            self.must_renew = self.must_renew or applied.is_cloned
             for key, change in applied.changes.items():
                 before = changes[key].before if key in changes else change.before
                 changes[key] = Change(before, change.after)
@@ -231,7 +232,6 @@ class Bridge:
         while batch := list(islice(keys, _AT_ONCE)):
             self._take(batch, changes)
         self._write()
-        return is_cloned
 
     def _take(self, keys: Sequence[str], changes: Mapping[str, Change]) -> None:
         entries = self.workspace.db.entries([parts_of(key)[0] for key in keys])

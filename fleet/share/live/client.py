@@ -182,11 +182,12 @@ class Live:
         counts = self.bridge.counts
         arrived, healed = counts.arrived, counts.healed
         try:
-            is_cloned = bool(batch) and await self._do(self.bridge.receive, batch)
+            if batch:
+                await self._do(self.bridge.receive, batch)
         finally:
             if counts.arrived > arrived:
                 self._arrived()
-        if is_cloned:
+        if self.bridge.must_renew:  # perhaps since a batch whose lines could not be written
             self._log("somebody else writes under this connection's client id; it takes another")
             await self._renew()
         if counts.healed > healed:
