@@ -7,7 +7,6 @@ configured on a machine. Their lessons are grouped by merges and by words, never
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import reduce
 from hashlib import blake2b
 from itertools import chain, groupby
 
@@ -189,7 +188,7 @@ def _listed(lessons: bytes) -> Iterator[Pattern]:
 def _folded(lessons: bytes) -> Iterator[Pattern]:
     """Yield the records of an edition, folded without any policy."""
     for _, parts in groupby(lesson_lines([lessons]), key=lambda line: line.id):  # a long record is on several lines
-        yield fold(reduce(codec.join, parts))
+        yield fold(codec.join(*parts))
 
 
 def _discoveries(log: bytes) -> list[Discovery]:

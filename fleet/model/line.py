@@ -29,6 +29,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -166,10 +167,10 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
     def marks(self, part: Literal["over", "purge"]) -> dict[tuple[str, str], str]:
         """Return the marks of a part on values: the largest stamp by (writer, field), whoever set it."""
         marks: dict[tuple[str, str], str] = {}
-        for column in self.w.values():
-            for writer, fields in getattr(column, part).items():
-                for field, stamp in fields.items() if writer != CARRIED else ():
-                    marks[writer, field] = max(stamp, marks.get((writer, field), ""))
+        stated = [each for column in self.w.values() if (each := getattr(column, part))]
+        for writer, fields in chain.from_iterable(each.items() for each in stated):
+            for field, stamp in fields.items() if writer != CARRIED else ():
+                marks[writer, field] = max(stamp, marks.get((writer, field), ""))
         return marks
 
     def purged_carried(self) -> set[str]:
@@ -672,10 +673,12 @@ def _cut(column: Column) -> Iterator[Column]:
 _S = TypeVar("_S", str, int)
 
 
-def join(mine: Line, theirs: Line) -> Line:
-    """Return the join of two lines of one id: commutative, associative, idempotent. Neither is changed."""
+def join(mine: Line, *others: Line) -> Line:
+    """Return the join of lines of one id: commutative, associative, idempotent. None of them is changed."""
+    if not others:
+        return mine
     columns = dict(mine.w)
-    for writer, column in theirs.w.items():
+    for writer, column in chain.from_iterable(each.w.items() for each in others):
         own = columns.get(writer)
         if own is None:
             columns[writer] = column
@@ -688,10 +691,10 @@ def join(mine: Line, theirs: Line) -> Line:
 
 def joined(lines: Iterable[Line]) -> dict[str, Line]:
     """Return the joins of lines, by id."""
-    by_id: dict[str, Line] = {}
+    by_id: dict[str, list[Line]] = {}
     for line in lines:
-        by_id[line.id] = join(by_id[line.id], line) if line.id in by_id else line
-    return by_id
+        by_id.setdefault(line.id, []).append(line)
+    return {id_: join(*parts) for id_, parts in by_id.items()}
 
 
 def _laid_over(nested: dict[str, dict[str, _S]], news: dict[str, dict[str, _S]]) -> dict[str, dict[str, _S]]:
@@ -753,7 +756,9 @@ def difference(line: Line, base: Line | None) -> Line | None:
         column_base = base.w.get(writer)
         if column_base is not column:
             columns[writer] = column if column_base is None else column.difference(column_base)
-    columns = _without_purged(columns, base.marks("purge"))
+    columns = {writer: column for writer, column in columns.items() if column != NOTHING}
+    if columns:
+        columns = _without_purged(columns, base.marks("purge"))
     return Line(line.id, columns) if columns else None
 
 

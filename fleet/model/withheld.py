@@ -24,7 +24,7 @@ import msgspec
 from crdt import clock
 from crdt.clock import Stamp
 from fleet.model import limits, names
-from fleet.model.line import NOTHING, BadLineError, Column, Line, decode, encode, is_larger
+from fleet.model.line import NOTHING, BadLineError, Column, Line, canonical, decode, encode
 from fleet.model.names import FIELDS
 
 OWN, BULK = "own", "bulk"
@@ -177,8 +177,13 @@ class Arrivals:
     def _has_reworded(self, row: Line, before: Column, after: Column) -> bool:
         """Return whether a column words a field anew in larger bytes than those wordings which count: so it may win."""
         new = [each for each in after.first.items() if each[0] in _WORDS and each not in before.first.items()]
-        counting = [self._counting(row.id, *each).first for each in row.w.items()] if new else []
-        return any(all(field not in each or is_larger(value, each[field]) for each in counting) for field, value in new)
+        return any(self._is_largest(row, field, canonical(value)) for field, value in new)
+
+    def _is_largest(self, row: Line, field: str, data: bytes) -> bool:
+        """Return whether no wording of a field that counts has larger bytes, or the same."""
+        rivals = (each for each in row.w.items() if field in each[1].first and canonical(each[1].first[field]) >= data)
+        counting = (self._counting(row.id, *each).first for each in rivals)
+        return not any(field in each and canonical(each[field]) >= data for each in counting)
 
     def _counting(self, id_: str, writer: str, column: Column) -> Column:
         """Return a column without what of it is withheld, or was noted here and may come to be."""

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import wraps
 from hashlib import blake2b
 from io import BytesIO
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from sqlite3 import Connection
 from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -49,7 +49,6 @@ P = ParamSpec("P")
 
 _QUICK_BUILD_BYTES_MAX = 8 * 1024 * 1024  # a first build of more than this is left to a caller who can wait
 _FSYNC_FILES_MAX = 256  # more files than that are synced together
-_FILES_IN_STEP = 8  # editions are sorted: at one place they have much the same lines
 _NAMED_MAX = 3  # files with conflict markers that a warning names
 _NO_HASH = b""
 _REFUSED = "SELECT path, hash FROM refused ORDER BY path, hash"
@@ -413,14 +412,9 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             set_meta(connection, "shrunk", "1")
         changed = [each for each in sources if not each.look or each.look != noted.get(each.path, ("",))[0]]
         for kind in KINDS:
-            remaining = iter([source for source in changed if source.kind is kind])
-            while batch := list(islice(remaining, _FILES_IN_STEP)):
-                with ExitStack() as stack:
-                    opened = [self._open(rows, source, noted.get(source.path), stack) for source in batch]
-                    inputs = [file for file in opened if file is not None]
-                    rows.join(kind, [file.rest() for file in inputs])
-                for file in inputs:
-                    file.note(connection)
+            with ExitStack() as stack:
+                opened = (self._open(rows, each, noted.get(each.path), stack) for each in changed if each.kind is kind)
+                rows.join(kind, (file.rest(connection) for file in opened if file is not None))
 
     def _open(
         self, rows: Rows, source: Source, noted: tuple[Any, ...] | None, stack: ExitStack
@@ -452,9 +446,11 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         try:
             paths = _oids(tree, head)
             if (grown := _grown(connection, tree, paths)) is not None:
-                for path, data, start in grown:
-                    rows.join(_kind(path), [FileTail(path, [data[start:]])], in_tree=True)
-                    connection.execute(_PUT_BLOB, (path, paths[path], len(data), _hash(data)))
+                for kind in KINDS:
+                    tails = (FileTail(path, [data[start:]]) for path, data, start in grown if _kind(path) is kind)
+                    rows.join(kind, tails, in_tree=True)
+                blobs = [(path, paths[path], len(data), _hash(data)) for path, data, _ in grown]
+                connection.executemany(_PUT_BLOB, blobs)
             else:
                 old = get_meta(connection, "head")
                 lost = rows.compare(_contents(connection, tree, paths), goes_on=bool(old) and tree.descends(head, old))
@@ -524,7 +520,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     def _plans(self, rows: Rows, oids: dict[str, str], looks: dict[str, str]) -> list[_Plan]:
         """Return a plan for each file of the tree and ``looks`` that differs from the tree's."""
         unchanged = set(rows.connection.execute("SELECT path, oid, look FROM file WHERE oid != '' AND look != ''"))
-        plans = []
+        compared = []
         for path in sorted(oids.keys() | looks.keys(), key=lambda path: ("/" in path, path)):  # editions first
             oid = oids.get(path, "")
             if (path, oid, looks.get(path, "")) in unchanged:
@@ -532,14 +528,27 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             if _size(self.clan / path) > BLOB_BYTES_MAX:
                 self.warn(f"{path} is larger than {BLOB_BYTES_MAX:,} bytes: it is read, and left as it is")
                 continue
-            plans.append(self._plan(rows, path, oid))
-        return plans
+            compared.append((path, oid, *self._compared(rows, path, oid)))
+        aside = self.aside() if rows.has_refused() else set[bytes]()
+        wanted = set[bytes]()
+        for kind in KINDS:
+            lines = chain.from_iterable(own for path, _, own, _ in compared if _kind(path) is kind)
+            wanted |= rows.wanted(kind, (raw for raw in lines if raw not in aside))
+        return [
+            _Plan(
+                path,
+                oid,
+                kept=_joined(raw for raw in own if raw in wanted),
+                leaving=_joined(raw for raw in own if raw not in wanted),
+                gains=gains,
+            )
+            for path, oid, own, gains in compared
+        ]
 
-    def _plan(self, rows: Rows, path: str, oid: str) -> _Plan:
-        """Return the new content of a file here: the tree's lines, and those here that the tree does not cover."""
-        kind = _kind(path)
+    def _compared(self, rows: Rows, path: str, oid: str) -> tuple[dict[bytes, None], bool]:
+        """Return the lines that a file here has and the tree's has not, and whether the tree's has others."""
         # By their hashes: two editions, or one of them line by line, would take several times the memory.
-        with self._theirs(rows, kind, oid) as theirs:
+        with self._theirs(rows, _kind(path), oid) as theirs:
             is_here = {_hash(raw): False for raw in _raws(theirs)}
         own_lines: dict[bytes, None] = {}
         with self.files.open(self.clan / path) as mine:
@@ -548,10 +557,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
                     is_here[hash_] = True
                 else:
                     own_lines[raw] = None
-        aside = self.aside() if rows.has_refused() else set[bytes]()
-        kept = dict.fromkeys(raw for raw in own_lines if raw not in aside and rows.is_wanted(kind, raw))
-        leaving = [raw for raw in own_lines if raw not in kept]
-        return _Plan(path, oid, _joined(kept), _joined(leaving), gains=not all(is_here.values()))
+        return own_lines, not all(is_here.values())
 
     def _theirs(self, rows: Rows, kind: Kind, oid: str) -> AbstractContextManager[IO[bytes]]:
         """Hold open the tree's content at a path, without what purge marks cover."""
@@ -739,13 +745,14 @@ class _FileReader:
         self.size, self.hash = size, hash_
         return self._running.digest() == hash_
 
-    def rest(self) -> FileTail:
-        return FileTail(self._path, self.chunks(), self.rows + 1)
+    def rest(self, connection: Connection) -> FileTail:
+        """Return what is unread. At its end the file is closed, and how far it is read is recorded."""
+        return FileTail(self._path, self._rest(connection), self.rows + 1)
 
-    def note(self, connection: Connection) -> None:
-        """Record how far the file is read."""
-        values = (self._path, self._look, self.size, self.hash, self._oid)
-        connection.execute(_PUT_FILE, values)
+    def _rest(self, connection: Connection) -> Iterator[bytes]:
+        yield from self.chunks()
+        self._file.close()
+        connection.execute(_PUT_FILE, (self._path, self._look, self.size, self.hash, self._oid))
 
     def read_whole(self) -> tuple[int, bytes]:
         """Return size and hash of all that was read, a last line without an end included."""

@@ -30,7 +30,9 @@ from fleet.text.similarity import Words
 if TYPE_CHECKING:
     from fleet.model.withheld import Arrivals
 
-_BATCH_ROWS = 100  # few enough that their objects stay in the processor's cache
+_BATCH_ROWS = 500  # that are joined at once, or a few more; few enough to take little memory
+_STEP_ROWS = 100  # of each of several files
+_FILES_IN_STEP = 8  # editions are sorted: at one place they have much the same lines
 _USES = frozenset({"shown", "relapsed", "hurt"})
 _NEVER = "~"  # behind every stamp
 _NO_WORDS = pattern_id("")  # of a text without words
@@ -137,23 +139,24 @@ class Rows:
 
     # --- joining -----------------------------------------------------------------------------------------------------
 
-    def join(self, kind: Kind, files: Sequence[FileTail], *, in_tree: bool = False) -> None:
-        """Join the lines of files, which are read in step: of lines of one lesson at one place a row is made once.
+    def join(self, kind: Kind, files: Iterable[FileTail], *, in_tree: bool = False) -> None:
+        """Join the lines of files, batch by batch: of lines of one lesson in one batch a row is made once.
 
-        With ``in_tree`` it is a file of the fetched tree: its lines leave the outbox, and its bad lines are for its
-        writer to report.
+        With ``in_tree`` they are files of the fetched tree: their lines leave the outbox, and their bad lines are for
+        their writers to report.
         """
         read = LineReader() if in_tree else self.read
         refused_before = len(read.refused)
-        inputs = [(file.path, read.raw_lines(file.data, file.path, file.first)) for file in files]
-        while batch := [(path, *row) for path, rows in inputs for row in islice(rows, _BATCH_ROWS)]:
+        inputs = ((file.path, read.raw_lines(file.data, file.path, file.first)) for file in files)
+        at_once = 1 if in_tree else _FILES_IN_STEP  # one git process has one blob open
+        for batch in _batches(inputs, at_once):
             if kind is PATTERNS:
                 self._join_patterns(batch, read, in_tree=in_tree)
             else:
                 self._join_discoveries(batch, read, in_tree=in_tree)
         if not in_tree:
-            rows = [(each.path, checksum(each.raw), each.number, each.reason) for each in read.refused[refused_before:]]
-            self.connection.executemany("INSERT OR IGNORE INTO refused VALUES (?, ?, ?, ?)", rows)
+            news = [(each.path, checksum(each.raw), each.number, each.reason) for each in read.refused[refused_before:]]
+            self.connection.executemany("INSERT OR IGNORE INTO refused VALUES (?, ?, ?, ?)", news)
 
     def _join_patterns(self, lines: list[tuple[str, int, bytes]], read: LineReader, *, in_tree: bool) -> None:
         quick_ids = [_quick_id(raw) for _, _, raw in lines]
@@ -177,38 +180,44 @@ class Rows:
         others = self._batch(each for each in pending if each not in looked_up)
         batch.rows.update(others.rows)
         batch.bases.update(others.bases)
-        for each, parts in pending.items():
-            self._join_pattern(each, list(parts.values()), batch, in_tree=in_tree)
+        for each, entries in pending.items():
+            by_path: dict[str, list[Line]] = {}
+            for path, part in entries.values():
+                by_path.setdefault(path, []).append(part)
+            parts = {path: line.join(*of_file) for path, of_file in by_path.items()}
+            self._join_pattern(each, parts, batch, in_tree=in_tree)
         self._write(batch)
 
-    def _join_pattern(self, record_id: str, parts: list[tuple[str, Line]], batch: _Batch, *, in_tree: bool) -> None:
-        """Join the parts of one record, each with the path of its file."""
-        row, steps = batch.rows.get(record_id), list[Line]()
+    def _join_pattern(self, record_id: str, parts: dict[str, Line], batch: _Batch, *, in_tree: bool) -> None:
+        """Join the parts of one record, by the path of their file."""
+        row = batch.rows.get(record_id)
         record_before = None if row is None else row.line()
-        for _, part in parts:
-            state_before = steps[-1] if steps else record_before
-            steps.append(part if state_before is None else line.join(state_before, part))
-        record, data = steps[-1], line.encode(steps[-1])
+        record = line.join(*filter(None, [record_before]), *parts.values())
+        data = line.encode(record)
         is_new = row is None or data != row.data
         if is_new:
             if record_before is not None and record.marks("purge") != record_before.marks("purge"):
                 self._newly_marked.append(record_id)
             if self.is_watched:
-                for (path, part), state_before, state_after in zip(parts, [record_before, *steps], steps, strict=False):
-                    if in_tree or path not in self._own_files or not part.by_writer().keys() <= self._policy.mine:
-                        self._watched().note(path, state_before, part, state_after, in_tree=in_tree)
+                self._note(record_before, parts, in_tree=in_tree)
             batch.new_rows.append(self._row(record, data, row))
         if in_tree and record_id in batch.bases:
-            base = batch.base(record_id)
-            for _, part in parts:
-                base = part if base is None else line.join(base, part)
-            base_data = line.encode(base) if base is not None else b""
+            base_before = batch.base(record_id)
+            base_data = line.encode(line.join(*filter(None, [base_before]), *parts.values()))
             if base_data == data:
                 batch.covered.append(record_id)
             else:
                 batch.new_bases[record_id] = base_data
         elif not in_tree and is_new and record_id not in batch.bases:
             batch.new_bases[record_id] = None if row is None else row.data
+
+    def _note(self, row: Line | None, parts: dict[str, Line], *, in_tree: bool) -> None:
+        """Note what the parts of each file change in a row."""
+        for path, part in parts.items():
+            joined = part if row is None else line.join(row, part)
+            if in_tree or path not in self._own_files or not part.by_writer().keys() <= self._policy.mine:
+                self._watched().note(path, row, part, joined, in_tree=in_tree)
+            row = joined
 
     def _watched(self) -> "Arrivals":
         from fleet.model.withheld import Arrivals  # 3 ms that a correction of one's own need not spend
@@ -276,8 +285,8 @@ class Rows:
         connection.execute("INSERT OR REPLACE INTO outbox SELECT id, NULL FROM pattern")
         connection.execute("UPDATE discovery SET base = NULL WHERE base IS NOT NULL")
         connection.execute("UPDATE carried SET in_tree = 0 WHERE in_tree")
-        for kind, path, data in files:
-            self.join(kind, [FileTail(path, data)], in_tree=True)
+        for kind, group in groupby(files, key=itemgetter(0)):
+            self.join(kind, (FileTail(path, data) for _, path, data in group), in_tree=True)
         if goes_on:  # a fleet that understands a carried line has taken it out
             connection.executemany("DELETE FROM carried WHERE hash = ? AND NOT in_tree", carried)
         return [*self._lost_patterns(waited), *self._lost_discoveries(bases), *self._lost_carried(carried)]
@@ -427,8 +436,18 @@ class Rows:
 
     # --- content of files here ----------------------------------------------------------------------------------------
 
-    def is_wanted(self, kind: Kind, raw: bytes) -> bool:
-        """Return whether a line of a file here must stay: the tree does not cover it, and no mark covers all of it."""
+    def wanted(self, kind: Kind, raws: Iterable[bytes]) -> set[bytes]:
+        """Return the lines that must stay in files here: neither the tree nor marks cover all of them."""
+        by_id: dict[str, list[bytes]] = {}
+        for raw in raws:
+            by_id.setdefault(_quick_id(raw), []).append(raw)
+        wanted = set[bytes]()
+        for group in by_id.values():
+            bases: dict[str, Line | None] = {}  # of one id; of several only where lines begin in an unusual way
+            wanted.update(raw for raw in group if self._is_wanted(kind, raw, bases))
+        return wanted
+
+    def _is_wanted(self, kind: Kind, raw: bytes, bases: dict[str, Line | None]) -> bool:
         entry = LineReader().entry(kind, raw, "", 0)
         if entry is None:
             return True  # an unreadable line stays where it is
@@ -438,7 +457,9 @@ class Rows:
         if isinstance(entry, Discovery):
             row = self.connection.execute("SELECT base FROM discovery WHERE id = ?", (entry.id,)).fetchone()
             return row is None or Discovery.join(row[0], DISCOVERIES.encode(entry)) != row[0]
-        base = self.base(entry.id)
+        if entry.id not in bases:
+            bases[entry.id] = self.base(entry.id)
+        base = bases[entry.id]
         return base is None or not line.covers(base, entry)
 
     def has_marks(self) -> bool:
@@ -605,6 +626,25 @@ def _select(connection: Connection, query: str, wanted: Sequence[str]) -> Iterat
     for start in range(0, len(wanted), _BATCH_ROWS):
         some = wanted[start : start + _BATCH_ROWS]
         yield from connection.execute(f"SELECT {query} IN ({','.join('?' * len(some))})", some).fetchall()
+
+
+def _batches(
+    files: Iterator[tuple[str, Iterator[tuple[int, bytes]]]], at_once: int
+) -> Iterator[list[tuple[str, int, bytes]]]:
+    """Yield batches of the lines of files, as (path, number, bytes): some lines of so many files at a time."""
+    batch: list[tuple[str, int, bytes]] = []
+    opened = list(islice(files, at_once))
+    while opened:
+        unfinished = []
+        for path, rows in opened:
+            some = list(islice(rows, _STEP_ROWS))
+            batch += [(path, *row) for row in some]
+            if len(some) == _STEP_ROWS:
+                unfinished.append((path, rows))
+        opened = unfinished + list(islice(files, at_once - len(unfinished)))
+        if len(batch) >= _BATCH_ROWS or not opened:
+            yield batch
+            batch = []
 
 
 def _quick_id(raw: bytes) -> str:

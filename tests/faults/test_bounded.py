@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from fleet.model import limits
+from fleet.model.line import Column, Line, split
 from fleet.store.ingest import clan_sources
 from tests.cli.conftest import Stage
 from tests.pace import is_within
@@ -96,6 +97,18 @@ def merged_in_a_ring() -> Files:
     yield f"patterns.d/{JUNK}.jsonl", b"".join(lines)
 
 
+def one_lesson_in_many_shards() -> Files:
+    for number in range(3_000):
+        writer = f"slash.{number:08x}"
+        yield f"patterns.d/{writer}.jsonl", line(7, f"A lesson worded by {number:06d}", writer)
+
+
+def one_lesson_of_many_writers() -> Files:
+    columns = {f"slash.{number:08x}": {"add": "2026-11-20T22:30:00.123Z-0000"} for number in range(40_000)}
+    lesson = Line("p-0000000000000007", {name: Column(**column) for name, column in columns.items()})
+    yield "patterns.jsonl", b"".join(part + b"\n" for part in split(lesson))
+
+
 def built(stage: Stage, files: Files) -> None:
     """Make the clan's repository: a lesson of somebody's, and the files of an attack, in one commit."""
     stage.git("init", "--quiet", "--bare", str(stage.remote))
@@ -153,7 +166,10 @@ HELD = [
 ]
 
 
-@pytest.mark.parametrize("attack", [*HELD, newer_lines, merged_in_a_ring])
+READ = [newer_lines, merged_in_a_ring, one_lesson_in_many_shards, one_lesson_of_many_writers]
+
+
+@pytest.mark.parametrize("attack", [*HELD, *READ])
 def test_what_somebody_pushed_costs_ten_seconds_once_and_nothing_afterwards(stage, attack: Callable[[], Files]):
     built(stage, attack())
     (stage.folder / "tank").mkdir()
