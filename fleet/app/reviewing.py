@@ -33,7 +33,7 @@ from fleet.text.screening import counted, readable, shortened
 
 LIKELY, CONTRADICTION = "likely", "contradiction"
 SAME, DIFFERENT, FIRST, SECOND, BOTH, ASK = "same", "different", "first", "second", "both", "ask"
-ANSWERS = {LIKELY: (SAME, DIFFERENT), CONTRADICTION: (FIRST, SECOND, BOTH)}
+ANSWERS = {LIKELY: (SAME, DIFFERENT), CONTRADICTION: (FIRST, SECOND, BOTH, SAME)}
 """Answers to a pair; `fleet undo` takes one back."""
 TAKE, LEAVE = "take", "leave"
 ANSWERS_TO_LEFT_OUT = (TAKE, LEAVE)

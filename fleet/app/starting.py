@@ -142,7 +142,7 @@ class SessionStart:
         remembered = set(Start.ids_in(memory))  # each lesson is shown once
         # The last comparison: the next sync compares anew, and a session's start does not wait for that.
         compared = Weighing(workspace).last_clusters()
-        against = {each for pair in compared.opposed for each in pair.ids}
+        against = self._contested(compared)
         opposed = workspace.patterns.some([*(against - remembered)])
         at_rest = housekeeping.resting(workspace, self._agent)
 
@@ -218,10 +218,16 @@ class SessionStart:
         """Return the lessons added since a generation, but for those that the agent was shown in any wording."""
         shown = self._exposures.shown_to(self._agent, but=session)
         kept_out = {member for each in remembered | shown for member in compared.of(each)}
-        kept_out |= {each for pair in compared.opposed for each in pair.ids}
+        kept_out |= self._contested(compared)
         arrived = [each for each in self._workspace.patterns.since(since, _ARRIVED_MAX) if each.id not in at_rest]
         shared = _fairly(arrived, _authors(self._workspace, arrived), LESSONS_MAX)
         return [each for each in shared if each.id not in kept_out and each.is_listed]
+
+    def _contested(self, compared: Clusters) -> set[str]:
+        """Return the lessons that contradict each other, but for those of the agent's that only others contradict."""
+        ids = {each for pair in compared.opposed for each in pair.ids}
+        own = {each.id for each in self._workspace.patterns.some([*ids]) if each.seen_by(self._agent)}
+        return {each for pair in compared.opposed for each in pair.ids if each not in own or own.issuperset(pair.ids)}
 
     def _standing(
         self, stores: Sequence[Patterns], table: Sequence[_Triggered], at_rest: Collection[str]

@@ -224,7 +224,7 @@ def _review(
         option(
             "--answer",
             "PAIR=ANSWER",
-            "same or different; of a contradiction first, second or both; of what others did take, leave "
+            "same or different; of a contradiction first, second, both or same; of what others did take, leave "
             "or ask again. May be repeated.",
         ),
     ] = None,

@@ -1,8 +1,9 @@
 """Clusters: lessons that say the same in other words, grouped while evidence is weighed.
 
-A cluster is a view: records and ids stay as they are, and the most-used wording stands for it. Two wordings belong
-together when their words, and where lessons have embeddings their meaning, are close and no difference matters; every
-two wordings of a cluster do (complete link). Likely pairs, and opposite ones, are for a person or an agent to decide.
+A cluster is a view: records and ids stay as they are. The most-used wording stands for it, one that was logged here
+before all others. Two wordings belong together when their words, and where lessons have embeddings their meaning, are
+close and no difference matters; every two wordings of a cluster do (complete link). Likely pairs, and opposite ones,
+are for a person or an agent to decide.
 
 The same lessons in any order give the same clusters: all are compared at once, at most ``LESSONS_MAX`` (docs/adr/0019).
 
@@ -13,7 +14,7 @@ more, and not at all on a day of a named session: the same session may have writ
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
@@ -54,9 +55,8 @@ PARTNERS_MAX = 20
 """Greatest number of texts that each of many is compared with."""
 _POSTINGS_MAX = 1_000
 """Greatest number of postings that are read to find the partners of a text."""
-_REPLACED_MAX = 2
 
-_META, _COMPARED = "clusters", "compared"
+_META, _COMPARED = "clusters 2", "compared 2"  # counted on when texts are compared in another way
 _KEEP_WAIT_S = 1.0
 _SHOWN_CHARS = 160
 
@@ -70,14 +70,15 @@ class Closeness(NamedTuple):
     Attributes:
         score: of their words, 0 to 1.
         differs: their differences, of ``DIFFERENCES``.
-        is_replaced: they have the same words in the same order, but for other ones at a single position, or for two
-            that changed places: often another thing or tool, and as often the same one under another name.
+        is_doubtful: one may say another thing (``ParsedText.is_doubtful``).
+        is_part: one says more, which may be a condition.
         is_turned: they have the same words, but for one at most or for opposites, and contradict each other.
     """
 
     score: float
     differs: tuple[str, ...]
-    is_replaced: bool
+    is_doubtful: bool
+    is_part: bool
     is_turned: bool
 
 
@@ -156,7 +157,7 @@ def _closeness(mine: ParsedText, theirs: ParsedText, least: float) -> Closeness 
     if score < least:
         return None
     differs = mine.differences(theirs)
-    return Closeness(score, differs, _is_replaced(mine, theirs), _is_turned(mine, theirs, differs))
+    return Closeness(score, differs, mine.is_doubtful(theirs), mine.is_part(theirs), _is_turned(mine, theirs, differs))
 
 
 def _is_turned(mine: ParsedText, theirs: ParsedText, differs: tuple[str, ...]) -> bool:
@@ -164,24 +165,6 @@ def _is_turned(mine: ParsedText, theirs: ParsedText, differs: tuple[str, ...]) -
         return False
     only = len(mine.stems - theirs.stems), len(theirs.stems - mine.stems)
     return sum(only) <= 1 or ("opposite" in differs and max(only) <= 1)
-
-
-def _is_replaced(mine: ParsedText, theirs: ParsedText) -> bool:
-    """Return whether two texts differ in one or two words at one position, or in two words that changed places."""
-    one, other = mine.sequence, theirs.sequence
-    head = _shared_head(one, other)
-    tail = _shared_head(one[head:][::-1], other[head:][::-1])
-    middle = len(one) - head - tail, len(other) - head - tail
-    if head + tail > 0 and min(middle) >= 1 and max(middle) <= _REPLACED_MAX:
-        return True
-    exchanged = {frozenset(pair) for pair in zip(one, other, strict=False) if pair[0] != pair[1]}
-    return len(one) == len(other) and len(exchanged) == 1
-
-
-def _shared_head(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return the length of the common prefix of two sequences."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((length for length, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _partners(texts: Sequence[frozenset[str]]) -> Iterator[tuple[int, int]]:
@@ -293,9 +276,9 @@ class Clusters(NamedTuple):
         """Return the ids of a lesson's cluster: its own alone, when there is none."""
         return next((group for group in self.groups if pattern_id in group), (pattern_id,))
 
-    def opposite(self, ids: Collection[str]) -> str:
-        """Return the id of a lesson that says the opposite of one of these, "" for none."""
-        return next((b if a in ids else a for a, b, *_ in self.opposed if a in ids or b in ids), "")
+    def opposites(self, ids: Collection[str]) -> set[str]:
+        """Return the ids of the lessons that say the opposite of one of these."""
+        return {b if a in ids else a for a, b, *_ in self.opposed if a in ids or b in ids}
 
     def grouped(self, lessons: Iterable[Pattern], lookup: Callable[[str], Pattern | None]) -> "list[Wordings]":
         """Return lessons with each cluster as one, in the place of the first of its wordings."""
@@ -342,7 +325,7 @@ def _closest_first(pair: _Pair) -> tuple[float, str, str]:
 
 def _say_the_same(close: Closeness, cosine: float) -> bool:
     """Return whether two texts say the same: by their words, or by fewer of them and their meaning."""
-    is_other = close.differs or close.is_replaced
+    is_other = close.differs or close.is_doubtful or close.is_part
     return not is_other and (close.score >= JOIN_MIN or (close.score >= NEARLY_MIN and cosine >= MEANING_MIN))
 
 
@@ -360,15 +343,18 @@ def _complete_link(pairs: Sequence[_Pair]) -> list[set[str]]:
     return list({id(group): group for group in group_of.values()}.values())
 
 
-def _rank(lesson: Pattern) -> tuple[int, str, str]:
-    """Return the sort key of a wording in its cluster: the most used first, of equals the oldest."""
-    return -lesson.count("seen"), lesson.at, lesson.id
+def _rank(lesson: Pattern) -> tuple[bool, int, str, str]:
+    """Return the sort key of a wording: those logged here first, then the most used, of equals the oldest.
+
+    Else whoever may push could put other words in the place of a lesson of one's own.
+    """
+    return lesson.mine.isdisjoint(lesson.adds), -lesson.count("seen"), lesson.at, lesson.id
 
 
 class Wordings(NamedTuple):
-    """Lesson as it is shown: the most-used wording with the evidence of all, its wordings, and its opposites.
+    """Lesson as it is shown: its first wording with the evidence of all, its wordings, and its opposites.
 
-    ``wordings``: the most used first; none of a lesson with a single one.
+    ``wordings``: in the order of ``_rank``; none of a lesson with a single one.
     """
 
     lesson: Pattern
@@ -601,7 +587,7 @@ class Recurrence(NamedTuple):
             anchors.setdefault(_plain(compared(each_known)), number)
         matched: dict[int, list[Statement]] = {}
         recurrences: list[Recurrence] = []
-        for group in _in_like_words(sorted({*newest, *anchors})):
+        for group in _in_like_words(sorted({*newest, *anchors}), anchors):
             everything = sorted((each for text in group if text in newest for each in places[text]), key=_by_time)
             pointed = min((anchors[text] for text in group if text in anchors), default=None)
             if pointed is not None:
@@ -633,10 +619,13 @@ def _is_telling(text: str) -> bool:
     return len(words) >= _WORDS_MIN or (len(words) == 1 and len(text) > len(words[0]) + 3) or not text.isascii()
 
 
-def _in_like_words(texts: Sequence[str]) -> list[list[str]]:
-    """Return groups of texts that say the same, by words alone."""
-    pairs = alike(texts, least=JOIN_MIN)
-    sure = [_Pair(texts[one], texts[other], close.score) for one, other, close in pairs if _say_the_same(close, 0.0)]
+def _in_like_words(texts: Sequence[str], known: Container[str]) -> list[list[str]]:
+    """Return groups of texts that say the same, by words alone; a known one may say more."""
+    sure: list[_Pair] = []
+    for one, other, close in alike(texts, least=JOIN_MIN):
+        is_part = close.is_part and texts[one] not in known and texts[other] not in known
+        if _say_the_same(close._replace(is_part=is_part), 0.0):
+            sure.append(_Pair(texts[one], texts[other], close.score))
     groups = _complete_link(sorted(sure, key=_closest_first))
     inside = set().union(*groups)
     return sorted([sorted(group) for group in groups] + [[text] for text in texts if text not in inside])

@@ -338,7 +338,8 @@ class _Pass:
         for pair in pairs:
             close = pair.cosine if is_cosine else pair.found.score
             winner, loser = self.notes.get(pair.winner), self.notes.get(pair.loser)
-            if pair.found.differs or pair.found.is_replaced or close < least or winner is None or loser is None:
+            may_differ = pair.found.differs or pair.found.is_doubtful or (pair.found.is_part and not is_cosine)
+            if may_differ or close < least or winner is None or loser is None:
                 continue
             self._rest(MERGES, loser, Stage.CONSOLIDATED, f"{measure} {close:.2f}, says the same as {winner.id}")
             gained.setdefault(winner.id, winner)

@@ -270,7 +270,7 @@ class Promotions:
                 else candidate
             )
             kin = lessons.kin([by_id[due.id], *wordings])
-            if known.intersection(kin) or lessons.clusters.opposite(kin):
+            if known.intersection(kin) or self._is_contested(kin, lessons):
                 continue  # it was promoted under another record or in other words; or `fleet review` asks which holds
             words = next((each for each in wordings if each.id == due.id), by_id[due.id])
             doubt = weighed.doubt(words, lessons.records(due.id))
@@ -288,6 +288,13 @@ class Promotions:
                 plan = plan._replace(memory=larger)
                 plan.promoted.append(due)
         return plan
+
+    def _is_contested(self, kin: Sequence[str], lessons: Lessons) -> bool:
+        """Return whether another lesson contradicts these, which for the agent's own is another own one."""
+        agent, opposites = self._writer.agent, lessons.clusters.opposites(kin)
+        is_own = any(each.seen_by(agent) for each in map(lessons.get, kin) if each is not None)
+        against = [each for each in map(lessons.get, opposites) if each is not None]
+        return any(each.seen_by(agent) for each in against) if is_own else bool(opposites)
 
     def _row(self, pattern: Pattern, right: str, due: Due) -> str:
         """Return a lesson's line, with its author where that is another agent."""

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache, cached_property, partial
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 from types import MappingProxyType
 
 import msgspec
@@ -27,6 +27,7 @@ NEAR_MIN = 0.35
 CLOSE_MIN = 0.5
 """Least cosine of a lesson that is near whatever its words are."""
 CANDIDATES_MAX = 40
+_REPLACED_MAX = 2
 ALIKE_MIN = 0.6
 """Least score of two texts that a hasty reader might take for one another."""
 TURNS = frozenset(("negation", "opposite", "order"))
@@ -152,9 +153,13 @@ class Near(msgspec.Struct, frozen=True):
 
     @classmethod
     def same(cls, text: str, candidates: Sequence[tuple[str, str]], least: float) -> "Near | None":
-        """Return the nearest of the candidates that score so much and differ in nothing; None for none."""
-        ranked = near(text, candidates, len(candidates) or 1)
-        return next((each for each in ranked if each.score >= least and not each.differs), None)
+        """Return the nearest of the candidates that score so much and surely say the same; None for none."""
+        for each in near(text, candidates, len(candidates) or 1):
+            mine, theirs = ParsedText.of([text, each.text])
+            is_sure = not (each.differs or mine.is_doubtful(theirs) or mine.is_part(theirs))
+            if each.score >= least and is_sure:
+                return each
+        return None
 
 
 DIFFERENCES = ("number", "version", "name", "negation", "opposite", "order")
@@ -203,14 +208,15 @@ def fused(*rankings: Iterable[str]) -> list[str]:
 
 
 class _Word(msgspec.Struct, frozen=True):
-    """Word of a lesson, with its stem and clause; an exact one, such as a path, has itself as its stem."""
+    """Word or number of a lesson, with its stem and clause; an exact one, such as a path, has itself as its stem."""
 
     text: str
     stem: str
     clause: int
-    is_exact: bool
-    is_negator: bool
+    is_exact: bool = False
+    is_negator: bool = False
     is_negated: bool = False
+    is_number: bool = False
 
 
 class ParsedText:
@@ -218,16 +224,15 @@ class ParsedText:
 
     Attributes:
         stems: of the words that are neither stop words nor negators; of stop words, too, where that leaves one at most.
-        sequence: the same in their order, with repetitions.
         numbers: with their units.
     """
 
     def __init__(self, clauses: list[list[_Word]], numbers: frozenset[tuple[str, str]]) -> None:
-        stop, words = _words("stop"), [word for clause in clauses for word in clause]
+        stop, words = _words("stop"), [word for clause in clauses for word in clause if not word.is_number]
         self._clauses = clauses
         content = frozenset(w.stem for w in words if w.is_exact or not (w.text in stop or w.is_negator))
         self.stems = content if len(content) > 1 else frozenset(w.stem for w in words if not w.is_negator)
-        self.sequence = [w.stem for w in words if w.stem in self.stems]
+        self._sequence = [w.stem for w in words if w.stem in self.stems]
         self.numbers = numbers
 
     @classmethod
@@ -249,7 +254,7 @@ class ParsedText:
         words = 0.5 * 2 * shared / (len(a) + len(b)) + 0.2 * shared / min(len(a), len(b))
         if words + 0.3 < least:
             return 0.0
-        return round(words + 0.3 * fuzz.token_set_ratio(" ".join(self.sequence), " ".join(other.sequence)) / 100, 3)
+        return round(words + 0.3 * fuzz.token_set_ratio(" ".join(self._sequence), " ".join(other._sequence)) / 100, 3)
 
     def differences(self, other: "ParsedText") -> tuple[str, ...]:
         """Return what differs from another text, of ``DIFFERENCES``."""
@@ -265,10 +270,49 @@ class ParsedText:
         }
         return tuple(name for name in DIFFERENCES if is_different[name])
 
+    def is_doubtful(self, other: "ParsedText") -> bool:
+        """Return whether another text may say another thing, though no difference has a name.
+
+        So it may where they differ in one or two words at a single position, or in two that changed places, and where
+        the same numbers changed places.
+        """
+        one, theirs = self._telling, other._telling
+        head = _shared_head(one, theirs)
+        tail = _shared_head(one[head:][::-1], theirs[head:][::-1])
+        middle = len(one) - head - tail, len(theirs) - head - tail
+        if head + tail > 0 and min(middle) >= 1 and max(middle) <= _REPLACED_MAX:
+            return True
+        exchanged = {frozenset(pair) for pair in zip(one, theirs, strict=False) if pair[0] != pair[1]}
+        if len(one) == len(theirs) and len(exchanged) == 1:
+            return True
+        return _has_moved_numbers(self, other)
+
+    def is_part(self, other: "ParsedText") -> bool:
+        """Return whether one text says all that the other says, and more: that may be a condition."""
+        short, long = sorted((self._telling, other._telling), key=len)
+        rest = iter(long)
+        return len(short) < len(long) and all(each in rest for each in short)
+
     @cached_property
     def words(self) -> list[_Word]:
         """Words in their order."""
         return [word for clause in self._clauses for word in _with_negation(clause)]
+
+    @cached_property
+    def ordered(self) -> list[str]:
+        """Stems, numbers and negations in their order."""
+        told = (w for w in self.words if w.is_number or w.is_negator or w.stem in self.stems)
+        return ["not" if w.is_negator else w.stem for w in told]
+
+    @cached_property
+    def _telling(self) -> list[str]:
+        """Stems and numbers in their order, with the stop words that may decide what is meant."""
+        stop, deciding = _words("stop"), _words("deciding")
+        return [
+            w.stem
+            for w in self.words
+            if w.is_number or w.text in deciding or (w.stem in self.stems and w.text not in stop)
+        ]
 
     @cached_property
     def asserted(self) -> frozenset[str]:
@@ -338,6 +382,7 @@ def _poles() -> dict[str, set[tuple[int, int]]]:
 
 _LEXEME = r"""
       (?P<code>`+[^`]+`+)
+    | (?P<date>\b\d{4}-\d\d-\d\d\b | \b\d\d?:\d\d(?::\d\d)?\b)
     | (?P<flag>(?<![\w`-])--?[A-Za-z][\w-]*)
     | (?P<path>(?<![\w.])(?:~|\.{1,2})?/[\w.@-]+(?:/[\w.@-]+)*/? | (?<!\w)[\w-]+(?:/[\w.-]+)+\.[A-Za-z]\w*
         | (?<![\w.])\.[A-Za-z][\w.-]*\w)
@@ -397,18 +442,20 @@ def _parsed(pieces: list[tuple[str, str]], stems: Mapping[str, str]) -> ParsedTe
         if kind == "mark" or (kind == "word" and folded in _words("clauses")):
             number, clause = number + 1, []
             if folded == "then":  # a word of ``_FIRST``, too
-                clauses.append([_Word(folded, folded, number, is_exact=False, is_negator=False)])
+                clauses.append([_Word(folded, folded, number)])
             clauses.append(clause)
             continue
         following, after = pieces[index + 1] if index + 1 < len(pieces) else ("", "")
-        if kind == "number" or (kind == "word" and folded in _numbers()):
+        if kind in ("number", "date") or (kind == "word" and folded in _numbers()):
             value = _numbers().get(folded, lexeme).rstrip("% ").replace(",", "")
             unit = stems.get(after.casefold(), "") if following == "word" else ""
             numbers.add((value, "%" if lexeme.endswith("%") else unit))
+            clause.append(_Word(value, value, number, is_number=True))
             continue
-        is_exact = kind in ("code", "flag", "path", "name") or folded in _words("names")
+        is_name = kind == "word" and (folded in _words("names") or _is_acronym(lexeme))
+        is_exact = kind in ("code", "flag", "path", "name") or is_name or folded in _words("names")
         is_word = kind == "word" or (kind == "code" and lexeme.isalpha())  # `continue` is a word for others
-        stem = stems.get(folded, folded) if is_word else lexeme
+        stem = folded if is_name else stems.get(folded, folded) if is_word else lexeme
         text = folded if kind == "word" else lexeme
         clause.append(_Word(text, stem, number, is_exact, is_negator=text in negators or stem in negative_verbs))
     return ParsedText(clauses, frozenset(numbers))
@@ -437,12 +484,20 @@ def _negates(clause: list[_Word], index: int) -> bool:
     return clause[index].is_negator or (word, following) in (("instead", "of"), ("rather", "than"))
 
 
+def _is_acronym(lexeme: str) -> bool:
+    """Return whether a word is in capitals and not only emphasised: "POST", "EU", and not "NEVER"."""
+    folded = lexeme.casefold()
+    is_plain = (is_stop(folded) and folded not in _words("deciding")) or folded in _words("negators")
+    return len(lexeme) > 1 and lexeme.isupper() and not is_plain
+
+
 def _other_numbers(mine: frozenset[tuple[str, str]], theirs: frozenset[tuple[str, str]]) -> bool:
     """Return whether values differ, or the units of both."""
     if {value for value, _ in mine} != {value for value, _ in theirs}:
         return True
-    units = dict(theirs)
-    return any(unit and units[value] and unit != units[value] for value, unit in mine)
+    units = [{each for each in numbers if each[1]} for numbers in (mine, theirs)]
+    both = {value for value, _ in units[0]} & {value for value, _ in units[1]}
+    return any(all(each not in units[1] for each in units[0] if each[0] == value) for value in both)
 
 
 def _is_denied(mine: ParsedText, theirs: ParsedText) -> bool:
@@ -486,20 +541,43 @@ def _has(text: str, words: list[str]) -> bool:
 
 _FIRST = {"before": False, "after": True, "into": False, "to": False, "from": True, "then": False, "than": False}
 """Words of order; True where what comes first stands behind them."""
+_TIMES = frozenset(("before", "after", "then"))
+"""Those that order whole clauses; the others order what stands in their own."""
 
 
 def _is_swapped(mine: ParsedText, theirs: ParsedText) -> bool:
     """Return whether one puts first what the other puts last, or both have the same words in another order."""
-    pairs = [(a, b) for a in mine.relations for b in theirs.relations]
-    straight = sum(len(a[0] & b[0]) + len(a[1] & b[1]) for a, b in pairs)
-    crossed = sum(len(a[0] & b[1]) + len(a[1] & b[0]) for a, b in pairs)
-    if crossed and crossed >= straight:
-        return True
-    one, other = mine.sequence, theirs.sequence
+    for a, b in product(mine.relations, theirs.relations):
+        crossed, straight = (a[0] & b[1], a[1] & b[0]), (a[0] & b[0], a[1] & b[1])
+        if all(crossed) and sum(map(len, crossed)) >= sum(map(len, straight)):
+            return True
     # A word in backticks is exact, and as plain text it may be a stop word: sequences of other stems have no order.
-    if sorted(one) != sorted(other) or sorted(w.text for w in mine.words) != sorted(w.text for w in theirs.words):
+    return sorted(w.text for w in mine.words) == sorted(w.text for w in theirs.words) and _has_other_order(mine, theirs)
+
+
+def _has_other_order(mine: ParsedText, theirs: ParsedText) -> bool:
+    """Return whether the same stems, numbers and negations stand in another order, and not one part of it elsewhere.
+
+    "In CI pin it" and "pin it in CI" say the same.
+    """
+    one, other = mine.ordered, theirs.ordered
+    if sorted(one) != sorted(other):
         return False
-    return not any(one[cut:] + one[:cut] == other for cut in range(len(one)))  # "in CI pin it", "pin it in CI"
+    head = _shared_head(one, other)
+    tail = _shared_head(one[head:][::-1], other[head:][::-1])
+    one, other = one[head : len(one) - tail], other[head : len(other) - tail]
+    return bool(one) and not any(one[cut:] + one[:cut] == other for cut in range(len(one)))
+
+
+def _has_moved_numbers(mine: ParsedText, theirs: ParsedText) -> bool:
+    one, other = ([w.stem for w in each.words if w.is_number] for each in (mine, theirs))
+    return one != other and sorted(one) == sorted(other) and _has_other_order(mine, theirs)
+
+
+def _shared_head(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return the length of the common prefix of two sequences."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((length for length, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _relations(words: Sequence[_Word], stems: Container[str]) -> Iterator[tuple[set[str], set[str]]]:
@@ -507,8 +585,9 @@ def _relations(words: Sequence[_Word], stems: Container[str]) -> Iterator[tuple[
     for index, word in enumerate(words):
         if word.text not in _FIRST or word.is_exact:
             continue
-        left = {w.stem for w in words[:index] if w.stem in stems}
-        right = {w.stem for w in words[index + 1 :] if w.stem in stems}
+        near = [w if word.text in _TIMES or w.clause == word.clause else None for w in words]
+        left = {w.stem for w in near[:index] if w is not None and w.stem in stems}
+        right = {w.stem for w in near[index + 1 :] if w is not None and w.stem in stems}
         if not left:  # "before the tests, run the linter"
             clause = [w.stem for w in words if w.clause == word.clause and w.stem in stems]
             left, right = right - set(clause), set(clause)

@@ -370,3 +370,27 @@ def test_a_start_says_of_lessons_that_contradict_each_other_why_they_are_left_ou
     assert "2 lessons left out that contradict each other; `fleet review`" in context
     assert "`fleet patterns`" not in context
     assert "tabs in a Makefile" not in context
+
+
+def test_what_others_contradict_stays_in_the_start_of_who_logged_it_and_is_promoted_as_before(stage):
+    velma, slash = stage.join("velma"), stage.join("slash")
+    for session in ("s1", "s2"):
+        log(stage, velma, NEVER, session)
+    stage.correct(slash, HAND)
+    for agent in (velma, slash, velma):
+        stage.run(agent, "sync")
+    start = stage.run(velma, "start").stdout
+    assert NEVER in start
+    assert f"- {HAND}" not in start
+    assert "1 pair of lessons that contradict each other: fleet review" in start
+    assert "promoted" in log(stage, velma, NEVER, "s3")
+
+
+def test_two_that_only_seem_to_contradict_each_other_are_called_one(stage):
+    stage.join("velma")
+    log(stage, "velma", "Send results to stdout and the rest to stderr", "s1")
+    log(stage, "velma", "Send results to stderr and the rest to stdout", "s1")
+    [pair] = json.loads(stage.run("velma", "review", "--json").stdout)["pairs"]
+    assert pair["answers"] == ["first", "second", "both", "same"]
+    stage.run("velma", "review", "--answer", f"{pair['pair']}=same")
+    assert [each["seen"] for each in stage.patterns("velma")["patterns"]] == [2]

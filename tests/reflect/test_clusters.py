@@ -3,6 +3,7 @@
 import random
 from itertools import combinations
 
+import msgspec
 import pytest
 
 from fleet.model.names import pattern_id
@@ -67,11 +68,55 @@ def test_what_was_compared_before_changes_no_cluster():
         ("Always run the migration by hand", "Never run the migration by hand"),
         ("Pin the action to version 1.2", "Pin the action to version 1.3"),
         ("先更新数据库，再删除缓存", "先删除缓存，再更新数据库"),
+        ("Return 404 for missing and 403 for forbidden", "Return 403 for missing and 404 for forbidden"),
+        ("Return 404 for missing and 403 for forbidden", "Return 403 for missing, 404 for forbidden"),
+        ("The freeze begins on 2026-10-12", "The freeze begins on 2026-12-10"),
+        ("Start the job at 03:00 and stop it at 04:00", "Start the job at 04:00 and stop it at 03:00"),
+        ("Use python 3.11 for the build and 3.12 for tests", "Use python 3.12 for the build and 3.11 for tests"),
+        ("Shard number 11 was moved on 2026-11-30", "Shard number 30 was moved on 2026-11-30"),
+        ("Keep secrets in the vault", "Keep secrets out of the vault"),
+        ("Log in before the test", "Log out before the test"),
+        ("Everybody may deploy on Fridays", "Nobody may deploy on Fridays"),
+        ("You may deploy on Fridays", "You must deploy on Fridays"),
+        ("Always close the file", "Close the file once"),
+        ("Use HTTPS in the internal network", "Use HTTP in the internal network"),
+        ("Upload the build by FTP", "Upload the build by FTPS"),
+        ("Write small tools in Go", "Write small tools in Rust"),
+        ("Use GET for the health endpoint", "The health endpoint is for POST"),
+        ("Host the data in the EU region", "Host the data in the US region"),
+        ("Push to main", "Push to main only after a review"),
+        ("Push to main", "Push to main, but only after a review"),
+        ("Merge the pull request", "Merge the pull request unless the author objects"),
+        ("Delete the staging database", "Delete a copy of the staging database"),
+        ("Run all scripts as root", "Run all scripts as root except migrations"),
+        ("Patch a name where it is looked up, not where it is defined",
+         "Patch a name where it is defined, not where it is looked up"),
     ],
 )  # fmt: skip
 def test_what_differs_is_never_joined_however_close_its_meaning_is(one, other):
     ids = tuple(sorted((pattern_id(one), pattern_id(other))))
     assert among([lesson(one), lesson(other)], {ids: 0.99}).groups == ()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("In tests, mock the clock instead of sleeping", "Mock the clock in tests instead of sleeping"),
+        ("Never force-push to main, open a pull request", "Open a pull request, never force-push to main"),
+        ("Run the unit tests before every commit", "Before every commit, run the unit tests"),
+        ("With a timeout of 5 seconds, retry 3 times", "Retry 3 times with a timeout of 5 seconds"),
+        ("Every API call should have a timeout", "Each API call must have a timeout"),
+    ],
+)
+def test_a_part_that_stands_elsewhere_makes_no_other_lesson(one, other):
+    found = among([lesson(one), lesson(other)])
+    assert (len(found.groups), found.opposed) == (1, ())
+
+
+def test_a_wording_that_was_logged_here_speaks_however_often_another_was_used():
+    mine = lesson(AWK)
+    theirs = msgspec.structs.replace(lesson(AGAIN, 9, "tank.00000002"), mine=frozenset({"velma.00000001"}))
+    assert among([mine, theirs]).groups == ((mine.id, theirs.id),)
 
 
 def test_a_pair_that_somebody_called_two_lessons_is_neither_joined_nor_asked_about():
