@@ -211,9 +211,10 @@ class SessionStart:
         if not is_unasked(self._workspace):
             return ""
         first = "`fleet init --agent NAME` names who works here, and then " if self._agent == names.GUEST else ""
-        is_agreed = self._workspace.state.agreed(consent.REMOTE)
-        how = "`fleet sync` asks" if is_agreed else "a person's `fleet sync --yes` agrees to it and asks"
-        return f"The clan's remote was never asked yet, so what the clan knows is not here: {first}{how}."
+        was, how = "was never asked", "a person's `fleet sync --yes` agrees to it and asks"
+        if self._workspace.state.agreed(consent.REMOTE):
+            was, how = "never answered", "`fleet sync` asks, and says why if no answer comes"
+        return f"The clan's remote {was} yet, so what the clan knows is not here: {first}{how}."
 
     def _news(
         self, since: int, session: str, remembered: set[str], compared: Clusters, at_rest: Collection[str]
