@@ -341,7 +341,10 @@ class _HostEvent:
             if decision == "ask" and self._payload.can("ask"):
                 return Reply(asked=f"a lesson guards this step: {'; '.join(lessons)}. {lift}")
             shown, _ = _framed([f"- {lesson}" for lesson in lessons])
-            refusal = f"Stopped by a person's decision on this machine: a lesson guards this step. {lift}.\n{shown}"
+            why = "Stopped by a person's decision on this machine"
+            if decision == "ask":
+                why = "A person is to be asked first, which this host cannot do: ask the person yourself"
+            refusal = f"{why}: a lesson guards this step. {lift}.\n{shown}"
             return Reply(blocked=refusal, note=f"fleet stopped a step, by the guard {ids[0]}: {lessons[0]}")
         return None
 

@@ -535,6 +535,8 @@ class Guards:
 
 
 def _check_decision(decision: str, until: str, today: str) -> None:
+    if not decision:
+        raise UsageError("say what the guard does: fleet guard ID ask, deny or off. Nothing was changed")
     if decision not in _CHOICES:
         raise UsageError(f"a guard can {' or '.join(_CHOICES)}, or be off; not {decision[:40]!r}. Nothing was changed")
     with suppress(ValueError):
