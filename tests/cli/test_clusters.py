@@ -390,3 +390,6 @@ def test_a_start_says_of_lessons_that_contradict_each_other_why_they_are_left_ou
     assert "2 lessons left out that contradict each other; `fleet review`" in context
     assert "`fleet patterns`" not in context
     assert "tabs in a Makefile" not in context
+    [one] = [each["id"] for each in stage.patterns(velma)["patterns"] if each["text"].startswith("Never use tabs")]
+    stage.run(velma, "promote", one)
+    assert "1 lesson left out that contradicts another; `fleet review`" in stage.run(velma, "start").stdout
