@@ -177,11 +177,13 @@ class _HostEvent:
             return Reply()
         if since is None:
             session.add(f"since {self._ready.seen()}")
-        if start.news and not call.subagent:
-            self._ready.note_seen(start.generation)
+        holds_the_rest = payload.source == "resume" and since is not None
+        if not call.subagent:
+            self._ready.note_seen(start.generation if start.news else "")
+            self._ready.note_asked(() if holds_the_rest else start.asked)
         if call.event == "SessionStart" and self._may_ask():
             _start_process(call, AT_THE_START)
-        return self._reply_at_start(start, holds_the_rest=payload.source == "resume" and since is not None)
+        return self._reply_at_start(start, holds_the_rest=holds_the_rest)
 
     def _reply_at_start(self, start: Start, *, holds_the_rest: bool) -> Reply:
         """Return the context, or the part of it that a resumed session lacks, and the line for the person."""
@@ -339,7 +341,10 @@ class _HostEvent:
             if decision == "ask" and self._payload.can("ask"):
                 return Reply(asked=f"a lesson guards this step: {'; '.join(lessons)}. {lift}")
             shown, _ = _framed([f"- {lesson}" for lesson in lessons])
-            refusal = f"Stopped by a person's decision on this machine: a lesson guards this step. {lift}.\n{shown}"
+            why = "Stopped by a person's decision on this machine"
+            if decision == "ask":
+                why = "A person is to be asked first, which this host cannot do: ask the person yourself"
+            refusal = f"{why}: a lesson guards this step. {lift}.\n{shown}"
             return Reply(blocked=refusal, note=f"fleet stopped a step, by the guard {ids[0]}: {lessons[0]}")
         return None
 

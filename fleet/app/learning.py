@@ -107,7 +107,7 @@ def _promote(workspace: Workspace, agent: str, logged: LogResult) -> None:
             # That two opposites stand is known from now on: no hook has time to compare lessons.
             if any(each.differs for each in logged.near if each.id in alike):
                 reflecting.current_clusters(workspace)
-            logged.promoted = reflecting.promote_logged(workspace, agent, logged.id, logged.seen, alike)
+            logged.promoted, logged.whole = reflecting.promote_logged(workspace, agent, logged.id, logged.seen, alike)
     except FleetError as why:  # the correction is durable, whatever is wrong with the memory
         workspace.warn(f"{logged.id} is logged, and was not looked at for the memory: {why}")
 

@@ -349,8 +349,8 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
         members = _members(workspace, find(workspace, first.id))
         lesson = merged(members)
         seen, ids = lesson.count("seen"), [each.id for each in members]
-        entered = (reflecting.promote_logged(workspace, each, lesson.id, seen, ids) for each in workspace.agents_here())
-        promoted = tuple(filter(None, entered))
+        entered = [reflecting.promote_logged(workspace, each, lesson.id, seen, ids) for each in workspace.agents_here()]
+        promoted = tuple(memory for memory, _ in entered if memory)
         draft.fields += [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)] if promoted else []
     [grouped] = reflecting.current_clusters(workspace).grouped([lesson], workspace.patterns.lesson)
     others = [each for each in ids if each != lesson.id]

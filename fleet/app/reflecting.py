@@ -94,8 +94,13 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> tuple[str, Standing
     return first, AgentMemory(workspace, agent).standing()
 
 
-def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int, near: Collection[str] = ()) -> str:
-    """Promote a lesson at once if what was just logged or merged makes it due; return the memory's path, or "".
+def promote_logged(
+    workspace: Workspace, agent: str, pattern_id: str, seen: int, near: Collection[str] = ()
+) -> tuple[str, int]:
+    """Promote a lesson at once if what was just logged or merged makes it due.
+
+    Returns the memory's path, or "", and the number of the lesson's occurrences in all wordings; 0: nobody compared
+    them.
 
     ``near``: ids of lessons that may say the same in other words.
     """
@@ -103,22 +108,23 @@ def promote_logged(workspace: Workspace, agent: str, pattern_id: str, seen: int,
     least = settings.least_seen
     lessons = records_of(workspace, agent, Weighing(workspace).last_clusters())
     if settings.mode == "off" or seen + _seen_near(lessons, pattern_id, near) < least:
-        return ""
+        return "", 0
     if near:
         lessons = records_of(workspace, agent, current_clusters(workspace))
     lesson = _whole(lessons, pattern_id, agent)
+    whole = lesson.count("seen") if lesson is not None else 0
     if lesson is None or not Evidence(agent, settings).due([lesson]):
-        return ""
+        return "", whole
     try:
         with workspace.writing(agent, counting.WAIT_S) as writer:
             current = _whole(lessons, pattern_id, agent)
             outcome = _promote_due(writer, [current] if current is not None else [], lessons)
     except BusyError:
-        return ""  # the next sync promotes it
+        return "", whole  # the next sync promotes it
     except FleetError as why:
         workspace.warn(f"what was logged or merged counts, but {FILE_NAME} is as it was: {why}")
-        return ""
-    return workspace.own_path(agent, FILE_NAME) if outcome.promoted else ""
+        return "", whole
+    return workspace.own_path(agent, FILE_NAME) if outcome.promoted else "", whole
 
 
 def _seen_near(lessons: Lessons, pattern_id: str, near: Collection[str]) -> int:

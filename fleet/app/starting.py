@@ -91,6 +91,7 @@ class SessionStart:
             self._workspace.state.put(started=self._workspace.wall())
         if session:
             self._ready.note_seen(start.generation if start.news else "")
+            self._ready.note_asked(start.asked)
             self._exposures.note(self._agent, session, start.ids, self._workspace.world.wall_ms())
         return start.text
 
@@ -161,7 +162,7 @@ class SessionStart:
         groups = compared.grouped(standing, lookup)
         lessons = [group.lesson for group in groups if left_out.isdisjoint(group.ids)]
         entries, finders = _newest_fairly(workspace)
-        new_ids = workspace.discoveries.changed(since)
+        new_ids, asked = workspace.discoveries.changed(since), self._to_ask()
         short = workspace.discoveries.short([each.id for each in entries])
         short |= finding.short(stores, [each.id for each in (*news, *lessons, *(each for each, _ in table))])
         render = partial(
@@ -175,7 +176,7 @@ class SessionStart:
             opposed=len({min(compared.of(each.id)) for each in opposed if each.is_listed}),
             discoveries=entries,
             fresh=set(new_ids),
-            waiting=() if workspace.is_of_version_1 else self._undecided(),  # its commands would fail
+            waiting=() if workspace.is_of_version_1 else self._undecided(asked),  # its commands would fail
             note=self._unasked(),
             rest_max=workspace.config.recall.start_chars,
             by=_authors(workspace, [*news, *lessons]) | finders,
@@ -184,7 +185,9 @@ class SessionStart:
         unseen = [each for each in entries if each.id in new_ids]
         news_text = render(memory="", news=news, patterns=(), discoveries=unseen, waiting=()) if news or unseen else ""
         shown = [*sorted(remembered), *(each.id for each in (*news, *lessons) if short[each.id] in context)]
-        return Start(context, news_text, shown, [each.id for each in news if short[each.id] in news_text]), short
+        start = Start(context, news_text, shown, [each.id for each in news if short[each.id] in news_text])
+        start.asked = asked
+        return start, short
 
     def _warning(self) -> str:
         """Return what is wrong with this workspace, for the person; "" for nothing."""
@@ -208,9 +211,10 @@ class SessionStart:
         if not is_unasked(self._workspace):
             return ""
         first = "`fleet init --agent NAME` names who works here, and then " if self._agent == names.GUEST else ""
-        is_agreed = self._workspace.state.agreed(consent.REMOTE)
-        how = "`fleet sync` asks" if is_agreed else "a person's `fleet sync --yes` agrees to it and asks"
-        return f"The clan's remote was never asked yet, so what the clan knows is not here: {first}{how}."
+        was, how = "was never asked", "a person's `fleet sync --yes` agrees to it and asks"
+        if self._workspace.state.agreed(consent.REMOTE):
+            was, how = "never answered", "`fleet sync` asks, and says why if no answer comes"
+        return f"The clan's remote {was} yet, so what the clan knows is not here: {first}{how}."
 
     def _news(
         self, since: int, session: str, remembered: set[str], compared: Clusters, at_rest: Collection[str]
@@ -291,12 +295,17 @@ class SessionStart:
         parts = [memory_md.hot(memory), notes and f"Notes:\n{notes}", people_text and f"Of people:\n{people_text}"]
         return "\n\n".join(filter(None, parts))
 
-    def _undecided(self) -> list[str]:
-        """Return a line for each thing that waits for a decision."""
+    def _to_ask(self) -> list[str]:
+        """Return the ids of the corrections without a lesson; none unless one came since a start asked for them."""
+        waiting = CountedLog(self._workspace, self._agent).to_state(self._workspace.config.hook.ask_days)
+        return waiting if set(waiting) - self._ready.asked() else []
+
+    def _undecided(self, asked: Sequence[str]) -> list[str]:
+        """Return a line for each thing that waits for a decision, and one for the corrections without a lesson."""
         workspace, agent, lines = self._workspace, self._agent, list[str]()
-        if unfilled := CountedLog(workspace, agent).unfilled(workspace.config.hook.ask_days):
+        if asked:
             lines.append(
-                f"{counted(unfilled, 'correction')} without a lesson yet: `fleet learn --waiting` lists "
+                f"{counted(len(asked), 'correction')} without a lesson yet: `fleet learn --waiting` lists "
                 'them, and `fleet learn ID --pattern "..."` states one'
             )
         now_s = workspace.world.wall_ms() // 1000
@@ -532,6 +541,8 @@ class Guards:
 
 
 def _check_decision(decision: str, until: str, today: str) -> None:
+    if not decision:
+        raise UsageError("say what the guard does: fleet guard ID ask, deny or off. Nothing was changed")
     if decision not in _CHOICES:
         raise UsageError(f"a guard can {' or '.join(_CHOICES)}, or be off; not {decision[:40]!r}. Nothing was changed")
     with suppress(ValueError):

@@ -84,7 +84,7 @@ def _correct(
     with _logging() as (workspace, who):
         session = output.chosen.session_named()
         logged = learning.correct(workspace, who, correction, session=session, same=same)
-        _show_logged(logged, {}, pattern if same else "")
+        _show_logged(logged, {}, same, pattern)
 
 
 @app.command("discover")
@@ -158,7 +158,7 @@ def _learn(
         done = learning.state_lesson(
             workspace, who, correction, pattern, right, trigger=trigger, same=same, session=session
         )
-        _show_logged(done, {"entry": done.entry}, pattern if same else "")
+        _show_logged(done, {"entry": done.entry}, same, pattern)
 
 
 def _unstated(workspace: Workspace) -> list[output.Offer]:
@@ -180,13 +180,18 @@ def _show_waiting(waiting: "list[Waiting]", failures: int) -> None:
         output.hint(f'state each: fleet learn {first.id} --pattern "..."')
 
 
-def _show_logged(logged: LogResult, more: Mapping[str, Any], own: str = "") -> None:
-    """Show what became of a correction, and which lessons are nearest. ``own``: words of it that the lesson has not."""
-    near = [msgspec.structs.asdict(each) for each in logged.near]
+def _show_logged(logged: LogResult, more: Mapping[str, Any], same: str, own: str) -> None:
+    """Show what became of a correction, and which lessons are nearest, unless it was logged as the ``same`` as one.
+
+    ``own``: its words, which stay in the log alone where the lesson has others.
+    """
+    near = [] if same else [msgspec.structs.asdict(each) for each in logged.near]
+    whole = logged.whole if logged.whole > logged.seen else 0
     optional = {"echo": logged.is_echo, "promoted": logged.promoted, "advice": logged.advice, "near": near}
-    optional |= {"was_retired_by": logged.retired_by}
+    optional |= {"was_retired_by": logged.retired_by, "whole": whole}
     document = {"id": logged.id, "seen": logged.seen, "text": logged.text, **more}
-    rows = [f"{logged.id} seen {counted(logged.seen, 'time')}: {logged.text}"]
+    in_all = f" ({whole:,} in all wordings)" if whole else ""
+    rows = [f"{logged.id} seen {counted(logged.seen, 'time')}{in_all}: {logged.text}"]
     if logged.is_echo:
         rows.append("  an echo: this only repeats a lesson that you were shown. It counts for nothing")
     if logged.retired_by:
@@ -195,9 +200,9 @@ def _show_logged(logged: LogResult, more: Mapping[str, Any], own: str = "") -> N
     if logged.promoted:
         rows.append(f"  promoted: it stands in {logged.promoted} from now on, and every session starts with it")
     rows += [f"  {logged.advice}"] if logged.advice else []
-    rows += [_near_row(logged.id, each.id, one_line(each.text), each.differs) for each in logged.near]
+    rows += [_near_row(logged.id, each["id"], one_line(each["text"]), each["differs"]) for each in near]
     output.show(document | {name: value for name, value in optional.items() if value}, rows)
-    if own and names.normalise(own) != names.normalise(logged.text):
+    if same and own and names.normalise(own) != names.normalise(logged.text):
         output.hint(f"--pattern stays in the log alone: `fleet edit {logged.id} --set text=...` words the lesson anew")
     if right := shortened(one_line(logged.find_right()), _NEAR_CHARS_MAX):
         output.hint(f"--right stays in the log alone: `fleet edit {logged.id} --set right=...` replaces {right!r}")

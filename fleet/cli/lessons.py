@@ -388,12 +388,11 @@ def _guard(
             lifted = guards.lift(pattern)
             output.show({"lifted": [lifted]}, f"{lifted} guards nothing any more")
             return
-        if pattern:
-            guards.decide(pattern, decision, until)
+        shown = [guards.decide(pattern, decision, until)] if pattern else guards.all()
         rows = [
             f"{each.decision:<5} {each.until or 'no end':<11} {each.trigger}: "
             f"{each.lesson or each.id + ' is retired or gone, and guards nothing'}"
-            for each in guards.all()
+            for each in shown
         ]
         output.show({"guards": [each._asdict() for each in guards.all()]}, rows or "no lesson guards anything here")
 

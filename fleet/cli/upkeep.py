@@ -130,7 +130,7 @@ def _propose(workspace: Workspace, agent: str, paths: list[Path], days: float, a
             are = counted(offer.older, "session has", "sessions have")
             note(f"{are} nothing of the last {days:g} days: `--days` looks further back")
         elif not offer.sessions and not paths:
-            note(f"no session of this project is younger than {days:g} days: `--days` looks further back")
+            note("no session of this project was found on this machine: `fleet import --transcripts PATH` reads a file")
         if asks and not accepted and proposals and sys.stdin.isatty():
             accepted = typer.prompt("Which to log? Numbers with commas between, all, or nothing", default="", err=True)
     logged = moving.accept(workspace, agent, offer, accepted)

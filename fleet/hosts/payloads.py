@@ -53,6 +53,7 @@ HOSTS = {
     COPILOT: {"home": "/.copilot/", "process": "COPILOT_CLI", "can": "ask exit-status unframed"},
     GEMINI: {
         "home": "/.gemini/",
+        "events": "beforeagent afteragent beforetool aftertool precompress",
         "process": "GEMINI_SESSION_ID",
         "project": "GEMINI_CWD",
         "can": "decision exit-2 exit-status late note",
@@ -67,14 +68,15 @@ HOSTS = {
     },
     UNKNOWN: {"can": "ask exit-status note transcript"},
 }
-"""Agent hosts, as they are recognised one after the other: part of their transcripts' paths, variables of their
-processes and with the project, and what they can do. ``ask``: put a call to a person; with others it is refused: Codex
-and Cursor know no such decision, and Gemini CLI without a person, under -p, waits for one without end. ``exit-2``: this
-exit status refuses a call, with the reason on stderr. ``decision``: a reply refuses it, too. ``exit-status``: tell how
-a command ended. ``late``: the agent gets the context of a call with its result, and none before. ``note``: show a
-person a line of a hook's. ``replace``: run another command. ``rollout``: how a command ended stands in its transcript
-alone; its answer is what it printed. ``snake-case``: its word is additional_context. ``transcript``: in the form that
-``hosts.transcripts`` reads. ``unframed``: it reads a reply's fields without a frame."""
+"""Agent hosts, as they are recognised one after the other: part of their transcripts' paths, events that no other host
+names so, variables of their processes and with the project, and what they can do. ``ask``: put a call to a person; with
+others it is refused: Codex and Cursor know no such decision, and Gemini CLI without a person, under -p, waits for one
+without end. ``exit-2``: this exit status refuses a call, with the reason on stderr. ``decision``: a reply refuses it,
+too. ``exit-status``: tell how a command ended. ``late``: the agent gets the context of a call with its result, and none
+before. ``note``: show a person a line of a hook's. ``replace``: run another command. ``rollout``: how a command ended
+stands in its transcript alone; its answer is what it printed. ``snake-case``: its word is additional_context.
+``transcript``: in the form that ``hosts.transcripts`` reads. ``unframed``: it reads a reply's fields without a
+frame."""
 _PATHS = ("file_path", "filePath", "notebook_path", "absolute_path", "path")
 _PATCHED = tuple(f"*** {head}: " for head in ("Add File", "Update File", "Delete File", "Move to"))
 """Texts before the path of a file in a patch."""
@@ -113,7 +115,7 @@ class Payload:
 
     def __init__(self, event: str, fields: dict[str, object], environment: Mapping[str, str]) -> None:
         self.name = event or text_in(fields, "hook_event_name", "hookName")
-        self.host = _host_of(fields, environment)
+        self.host = _host_of(self.name.lower(), fields, environment)
         self.event = EVENTS.get(self.name.lower(), "")
         self.session = text_in(fields, "session_id", "sessionId", "conversation_id")[:ID_CHARS_MAX]
         self.subagent = text_in(fields, "agent_id")[:ID_CHARS_MAX]
@@ -188,18 +190,21 @@ class Payload:
         return ability in HOSTS[self.host]["can"].split()
 
 
-def _host_of(fields: dict[str, object], environment: Mapping[str, str]) -> str:
+def _host_of(event: str, fields: dict[str, object], environment: Mapping[str, str]) -> str:
     """Return the host. The payload comes first: a nested agent inherits the environment of another host."""
     transcript = text_in(fields, "transcript_path", "transcriptPath").replace("\\", "/")
     for name, host in HOSTS.items():
-        if any(home in transcript for home in host.get("home", "").split()):
+        if any(home in transcript for home in host.get("home", "").split()) or event in host.get("events", "").split():
             return name
     if "prompt_id" in fields:
         return CLAUDE_CODE
     if "turn_id" in fields:
         return CODEX
-    if "sessionId" in fields or "tool_result" in fields or ("timestamp" in fields and "session_id" in fields):
-        return COPILOT  # Gemini sends a timestamp, too, but always a transcript
+    session = text_in(fields, "session_id")
+    if session and session == environment.get(HOSTS[GEMINI]["process"]):
+        return GEMINI
+    if "sessionId" in fields or "tool_result" in fields or ("timestamp" in fields and session):
+        return COPILOT
     return next((name for name, host in HOSTS.items() if environment.get(host.get("process", ""))), UNKNOWN)
 
 

@@ -79,12 +79,12 @@ def stored(root: str) -> list[Path]:
 
 
 def folders(root: str) -> list[Path]:
-    """Return the folders in which Claude Code keeps the sessions of a project and of the folders below it.
+    """Return the folders in which Claude Code keeps the sessions of a project, its worktrees, and the folders below.
 
     It names them by the real path of the folder that it was started in: ``-x-o-web`` is ``/x/o/web`` and ``/x/o-web``
     alike, so a session in it must name this project. A folder without any is taken by the project's very name.
     """
-    names = {re.sub(r"[^A-Za-z0-9]", "-", path) for path in (root, os.path.realpath(root))}
+    names = {re.sub(r"[^A-Za-z0-9]", "-", path) for path in (root, os.path.realpath(root), *homes.worktrees(root))}
     home = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
     found: list[Path] = []
     for folder in sorted((home / "projects").glob("*")):

@@ -50,6 +50,7 @@ class LogResult(msgspec.Struct, dict=True):
         entry: id of the entry in the log; "" where nothing was logged, or it cannot be counted yet.
         is_first: this occurrence made the lesson present: it was unknown, or retired.
         promoted: name of the file to which this occurrence promoted the lesson; "" for none.
+        whole: number of its occurrences in all wordings that say the same; 0: nobody compared them.
         retired_by: who had retired the lesson that this occurrence brought back; "" where nobody had.
     """
 
@@ -63,6 +64,7 @@ class LogResult(msgspec.Struct, dict=True):
     entry: str = ""
     is_first: bool = False
     promoted: str = ""
+    whole: int = 0
     retired_by: str = ""
 
     @property
@@ -86,7 +88,7 @@ class _Target(msgspec.Struct, frozen=True):
     Attributes:
         members: its record and those merged with it, by id.
         lesson: all members as one; None for a new lesson.
-        has_near: nearest lessons are worth a search: the caller named no lesson, and the database can be read.
+        has_near: nearest lessons are worth a search: the database can be read.
     """
 
     id: str
@@ -239,7 +241,7 @@ class Corrections:
         except (FleetError, sqlite3.Error) as why:  # the log comes first, whatever is wrong with the database
             self._workspace.warn(f"what is known already could not be read: {why}")
         else:
-            has_near = not same
+            has_near = True
             if same and not members:
                 raise NoError(f"there is no pattern {same}; nothing was logged. `fleet patterns` lists them")
         policy = self._workspace.policy()
@@ -294,7 +296,9 @@ class Corrections:
         known, text = target.lesson, logged.pattern
         seen = 1 + _uncounted(target, page) + (known.count("seen") if known is not None else 0)
         lesson, known_as = (known.id, known.text or text) if known is not None else (target.id, text)
-        find_near: Callable[[], list[Near]] = (lambda: self._near(target.members, text)) if target.has_near else list
+        find_near: Callable[[], list[Near]] = (
+            (lambda: self._near(target.members, known_as)) if target.has_near else list
+        )
         is_first = seen == 1 if known is None else not known.is_present
         by = known.retired_by if known is not None and known.count("seen") else ""
         result = LogResult(lesson, known_as, seen, secrets, find_near, entry=entry, is_first=is_first, retired_by=by)

@@ -65,16 +65,21 @@ class CountedLog:
         return corrections_md.Log.parse(self._workspace.files.read(self.log_file()))
 
     def unfilled(self, days: float = 0.0) -> int:
-        """Return how many entries wait for their lesson (``Signals.waiting``).
+        """Return how many entries wait for their lesson, as ``to_state``."""
+        return len(self.to_state(days))
+
+    def to_state(self, days: float = 0.0) -> list[str]:
+        """Return the ids of the entries that wait for their lesson (``Signals.waiting``).
 
         ``days``: leave out what is older; 0 leaves out nothing for its age.
         """
         page = self._workspace.files.read(self.log_file())
         if not page or not _read_since(_read_note(self._workspace, self._agent), page).waiting:
-            return 0
+            return []
         from fleet.learn.signals import Signals  # a correction flags nothing
 
-        return len(Signals(self._workspace.files, self._agent, self._workspace.wall).waiting(days=days))
+        waiting = Signals(self._workspace.files, self._agent, self._workspace.wall).waiting(days=days)
+        return [each.id for each in waiting]
 
     def last_ms(self) -> int:
         """Return when fleet logged the newest entry, with a lesson or without, milliseconds since 1970; 0 for never."""

@@ -3,7 +3,8 @@
 ``.fleet/ready/start-<agent>.txt`` holds the text; its first line has the generation of the records and a checksum of
 each small file that it was made from. A text is valid while both are the same, and is rendered again otherwise. One of
 these files is ``.fleet/seen/<agent>``: the generation up to which the agent has seen what is new. The generation of a
-text is written there when it is shown; so news are shown once, and a start without news renders nothing.
+text is written there when it is shown; so news are shown once, and a start without news renders nothing. Likewise
+``.fleet/seen/<agent>.asked`` has the ids of the corrections for whose lessons a start has asked.
 ``.fleet/ready/triggers-<agent>.json`` holds the generation and, in its second line, the table (``recall.triggers``).
 A row of it without a trigger holds a remark on a lesson, for whoever shows the lesson without one.
 Little of the standard library, and nothing else: a hook imports this.
@@ -37,9 +38,11 @@ class Start:
         news: the part that is new to the agent, for a session that has the rest; "" for none.
         generation: of the records in it; "" where they were not read.
         warning: what is wrong with this workspace, for the person; "" for nothing.
+        asked: ids of the corrections for whose lessons it asks.
     """
 
     warning = ""
+    asked: Sequence[str] = ()
 
     def __init__(
         self, text: str, news: str = "", ids: Sequence[str] = (), new_ids: Sequence[str] = (), generation: str = ""
@@ -53,7 +56,8 @@ class Start:
         ``files``: the ``sums`` of the files, taken before any was read.
         """
         head = {"delimiter": delimiter, "generation": self.generation, "files": files}
-        head |= {"ids": self.ids, "new_ids": self.new_ids, "news": self.news, "warning": self.warning}
+        head |= {"ids": self.ids, "new_ids": self.new_ids, "asked": self.asked}
+        head |= {"news": self.news, "warning": self.warning}
         return f"{json.dumps(head, separators=(',', ':'))}\n{self.text}".encode()
 
     @staticmethod
@@ -78,6 +82,7 @@ class Ready:
         self.start_file = f".fleet/ready/start-{agent}.txt"
         self.triggers_file = f".fleet/ready/triggers-{agent}.json"
         self.seen_file = f".fleet/seen/{agent}"
+        self._asked_file = f"{self.seen_file}.asked"
 
     def start(self) -> Start | None:
         """Return the start of the agent's session, under a new delimiter; None unless it is valid."""
@@ -93,7 +98,7 @@ class Ready:
                 pass
             texts = context.replace(delimiter, new), news.replace(delimiter, new)
             start = Start(*texts, _only_ids(head["ids"]), _only_ids(head["new_ids"]), head["generation"])
-            start.warning = str(head["warning"])
+            start.warning, start.asked = str(head["warning"]), list(map(str, head["asked"]))
             return start
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
@@ -110,9 +115,20 @@ class Ready:
 
     def note_seen(self, generation: str) -> None:
         """Record that the agent has seen all up to a generation; nothing is written if it is recorded already."""
-        if not generation or self._own(self.seen_file, 80).strip() == generation.encode():
-            return
-        path = os.path.join(self._root, self.seen_file)
+        if generation and self._own(self.seen_file, 80).strip() != generation.encode():
+            self._note(self.seen_file, generation)
+
+    def asked(self) -> set[str]:
+        """Return the ids of the corrections for whose lessons a start has asked the agent."""
+        return set(self._own(self._asked_file, _TABLE_BYTES_MAX).decode("ascii", "replace").split())
+
+    def note_asked(self, ids: Sequence[str]) -> None:
+        """Record the corrections for whose lessons a start asked; nothing is written if it asked for none."""
+        if ids:
+            self._note(self._asked_file, "\n".join(ids))
+
+    def _note(self, name: str, text: str) -> None:
+        path = os.path.join(self._root, name)
         try:
             if not os.path.isdir(os.path.dirname(path)):
                 os.mkdir(os.path.dirname(path))  # and none above: a workspace that was taken away is not made again
@@ -120,9 +136,9 @@ class Ready:
                 path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
             )
             with open(handle, "wb") as file:
-                file.write(f"{generation}\n".encode())
+                file.write(f"{text}\n".encode())
         except OSError:
-            return  # the disk is full, or read-only: the news are shown again, and twice is better than never
+            return  # the disk is full, or read-only: it is shown again, and twice is better than never
 
     def has_rows(self) -> bool:
         """Return whether the trigger table has rows, or may have some when it is made anew."""
@@ -167,7 +183,7 @@ class Ready:
         sums: dict[str, str] = {}
         agent = self._agent
         home = f"{homes.Homes(self._root).current()}/{agent}"
-        marks = f".fleet/promotion/{agent}.json", f".fleet/attempts/{agent}.won", f".fleet/seen/{agent}"
+        marks = f".fleet/promotion/{agent}.json", f".fleet/attempts/{agent}.won", self.seen_file, self._asked_file
         for path in (*_FILES, *(f"{home}/{name}" for name in _OWN_FILES), *marks):
             data = homes.read(os.path.join(self._root, path), _BYTES_MAX, follows=True)
             sums[path] = f"{len(data)}-{zlib.crc32(data):08x}" if data else ""

@@ -359,9 +359,8 @@ class _Section(NamedTuple):
         """Return the section with some of its rows, and the number of the others; "" for an empty one."""
         left_out = self.total - len(rows)
         opposed = min(self.opposed, max(left_out, 0))
-        note = (
-            [f"{counted(opposed, *self.noun)} left out that contradict each other; `fleet review`"] if opposed else []
-        )
+        why = "contradicts another" if opposed == 1 else "contradict each other"
+        note = [f"{counted(opposed, *self.noun)} left out that {why}; `fleet review`"] if opposed else []
         left_out -= opposed
         note += [f"{counted(left_out, *self.noun)} left out; `{self.command}`"] if left_out > 0 else []
         lines = [*([self.heading] if rows else []), *rows, *note]

@@ -230,6 +230,21 @@ def _in_main_checkout(start: str) -> str:
     return os.path.normpath(os.path.join(os.path.dirname(repository), os.path.relpath(start, top)))
 
 
+def worktrees(root: str) -> list[str]:
+    """Return the folders that correspond to a workspace's root in the git worktrees of its main checkout."""
+    top = root
+    while not os.path.lexists(os.path.join(top, ".git")) and top != os.path.dirname(top):
+        top = os.path.dirname(top)
+    try:
+        with os.scandir(os.path.join(top, ".git", "worktrees")) as entries:
+            own = sorted(each.path for each in entries)
+    except OSError:
+        return []
+    marks = [os.path.join(each, mark) for each in own if (mark := _text(os.path.join(each, "gitdir")))]
+    below = os.path.relpath(root, top)
+    return [os.path.normpath(os.path.join(os.path.dirname(each), below)) for each in marks]
+
+
 def _text(path: str) -> str:
     """Return the text of one of git's small files; "" for a folder or an unreadable file."""
     return os.fsdecode(read(path, _PATH_BYTES_MAX).rstrip(b"\r\n")).replace("\0", "")

@@ -31,6 +31,26 @@ def test_three_wordings_in_three_sessions_promote_and_the_fourth_session_starts_
     assert (stage.folder / "velma/agents/velma/memory.md").read_text() == memory
 
 
+@pytest.mark.parametrize("command", ["correct", "learn"])
+def test_a_third_occurrence_that_is_told_as_the_same_promotes_at_once_and_tells_the_count_of_all_wordings(
+    stage, command
+):
+    stage.join("velma")
+    first = json.loads(log(stage, "velma", AWK, "s1", "--json"))["id"]
+    log(stage, "velma", AGAIN, "s2")
+    if command == "correct":
+        told = log(stage, "velma", "Awk, please", "s3", "--same", first)
+    else:
+        heard = json.dumps({"session_id": "s3", "prompt": "No, that is wrong: use awk here, not sed!"})
+        stage.run("velma", "hook", "UserPromptSubmit", text=heard)
+        [waiting] = json.loads(stage.run("velma", "learn", "--waiting", "--json").stdout)["waiting"]
+        told = stage.run("velma", "learn", waiting["id"], "--same", first).stdout
+    assert told.startswith(f"{first} seen 2 times (3 in all wordings): {AWK}\n  promoted: ")
+    assert len(told.splitlines()) == 2
+    memory = (stage.folder / "velma/agents/velma/memory.md").read_text()
+    assert f"- {AWK} — right: r (seen 3 by velma in 2 wordings; {first})" in memory
+
+
 def test_a_start_shows_a_lesson_in_several_wordings_once_and_none_of_them_as_left_out(stage):
     for agent in ("velma", "slash"):
         stage.join(agent)
@@ -370,6 +390,9 @@ def test_a_start_says_of_lessons_that_contradict_each_other_why_they_are_left_ou
     assert "2 lessons left out that contradict each other; `fleet review`" in context
     assert "`fleet patterns`" not in context
     assert "tabs in a Makefile" not in context
+    [one] = [each["id"] for each in stage.patterns(velma)["patterns"] if each["text"].startswith("Never use tabs")]
+    stage.run(velma, "promote", one)
+    assert "1 lesson left out that contradicts another; `fleet review`" in stage.run(velma, "start").stdout
 
 
 def test_what_others_contradict_stays_in_the_start_of_who_logged_it_and_is_promoted_as_before(stage):

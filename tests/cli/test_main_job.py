@@ -337,12 +337,13 @@ def test_a_clan_that_nobody_asked_is_no_empty_one(stage):
     gone = stage.folder / "gone.git"
     done = stage.run("velma", "init", "--agent", "velma", "--remote", str(gone), "--yes", expect=5)
     assert "not here yet" in done.stderr
-    assert "never asked yet" in stage.run("velma", "start").stdout
+    assert "remote never answered yet" in stage.run("velma", "start").stdout
+    assert "never asked" not in stage.run("velma", "start").stdout
     assert "what the clan knows is not here yet; `fleet sync` asks" in stage.run("velma", "status").stdout
     assert "`fleet sync` asks the clan" in stage.run("velma", "patterns").stdout, "the yes is there"
     stage.git("init", "--quiet", "--bare", str(gone))
     stage.run("velma", "sync")
-    assert "never asked yet" not in stage.run("velma", "start").stdout
+    assert "never answered" not in stage.run("velma", "start").stdout
     assert "never" not in next(row for row in stage.run("velma", "status").stdout.splitlines() if "last sync" in row)
 
 

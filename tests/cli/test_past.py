@@ -71,7 +71,7 @@ def test_a_neighbours_session_is_never_taken_for_one_of_this_project(stage, velm
     assert stage.patterns(velma)["patterns"] == []
 
 
-@pytest.mark.parametrize("where", ["api/src", ".claude/worktrees/fix", "../velma-fix"])
+@pytest.mark.parametrize("where", ["api/src", ".claude/worktrees/fix", "../velma-fix", "../fix"])
 def test_a_session_below_the_root_or_in_a_worktree_is_one_of_this_project(stage, velma, kept, where):
     (kept / "s-1.jsonl").unlink()
     if "fix" in where:
@@ -85,6 +85,13 @@ def test_a_session_below_the_root_or_in_a_worktree_is_one_of_this_project(stage,
     (folder / "s-3.jsonl").write_text(lines(cwd))
     assert proposed(stage, velma)["sessions"] == 1
     assert "saved" in stage.run(velma, "reflect", "--last").stdout
+
+
+def test_where_no_session_is_kept_the_answer_sends_nobody_further_back(stage, velma, kept):
+    (kept / "s-1.jsonl").unlink()
+    why = stage.run(velma, "import", "--transcripts").stderr
+    assert "no session of this project was found on this machine: `fleet import --transcripts PATH`" in why
+    assert "--days" not in why
 
 
 def test_a_proposal_that_follows_no_call_ends_with_its_day(stage, velma, kept):

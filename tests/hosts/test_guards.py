@@ -138,6 +138,16 @@ def test_a_host_that_cannot_ask_stops_the_step(place, lesson):
     place.fleet("guard", lesson, "ask")
     what, why = decided(place, prompt_id=None, transcript_path="/x/sessions/rollout-1.jsonl")
     assert what == "deny"
+    assert why.startswith("A person is to be asked first")
     assert LESSON in why
     step = {"tool_name": "Bash", "tool_input": {"command": "git push"}}
     assert LESSON in place.hook("preToolUse", step, expect=2, CURSOR_VERSION="2").stderr.decode()
+
+
+def test_a_decision_is_answered_with_its_guard_alone_and_a_missing_one_with_the_choice(place, lesson):
+    words = ("correct", "--wrong", "w", "--right", "r", "--pattern", "Never push on a Friday", "--trigger", "Bash:git*")
+    other = json.loads(place.fleet(*words, "--json").stdout)["id"]
+    place.fleet("guard", other, "deny")
+    assert "Friday" not in place.fleet("guard", lesson, "ask").stdout
+    assert "Friday" in place.fleet("guard").stdout
+    assert "fleet guard ID ask, deny or off" in place.fleet("guard", lesson, expect=2).stderr

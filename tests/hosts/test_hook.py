@@ -830,6 +830,25 @@ def test_a_failed_builds_question_ends_with_its_session(place):
     assert "corrections without a lesson" not in place.context("SessionStart", {"session_id": "another"})
 
 
+def test_a_start_asks_for_a_lesson_once_and_again_only_when_another_correction_waits(place):
+    def asked(session: str, source: str = "startup") -> list[str]:
+        text = place.context("SessionStart", {"session_id": session, "source": source})
+        return re.findall(r"\d+ corrections? without a lesson yet", text)
+
+    place.hook("UserPromptSubmit", {"prompt": "No, dont use npm here, use pnpm! That is wrong!"})
+    assert [asked(f"n{number}") for number in range(3)] == [["1 correction without a lesson yet"], [], []]
+    assert asked("n2", "compact") == []
+    place.hook("UserPromptSubmit", {"prompt": "Stop, that is wrong, never edit generated files!"})
+    assert asked("n2", "resume") == []  # it gets the news alone
+    place.hook("SubagentStart", {"session_id": "n2", "agent_id": "a1"})
+    assert [asked(f"m{number}") for number in range(2)] == [["2 corrections without a lesson yet"], []]
+    waiting = json.loads(place.fleet("learn", "--waiting", "--json").stdout)["waiting"]
+    place.fleet("learn", waiting[0]["id"], "--pattern", "Use pnpm and never npm")
+    assert asked("m2") == []
+    place.hook("UserPromptSubmit", {"prompt": "No, that is wrong again, use tabs here!"})
+    assert asked("m3") == ["2 corrections without a lesson yet"]
+
+
 @pytest.mark.parametrize("mask", [" 2>&1 | tail -20", "; echo done", " || true", " | grep -v DEBUG"])
 def test_three_failures_of_a_masked_command_count_where_the_output_says_so(place, mask):
     for _ in range(3):

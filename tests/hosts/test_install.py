@@ -253,6 +253,14 @@ def test_the_plugin_says_what_the_settings_say(place):
         assert "description:" in head
 
 
+@pytest.mark.parametrize("page", ["skills/fleet/SKILL.md", "commands/fleet-correct.md"])
+def test_a_page_leads_to_same_before_a_lesson_is_worded_and_to_merge_once_the_mistake_is_logged(page):
+    before, answered = " ".join((PLUGIN / page).read_text().split()).split("If only the answer names a lesson")
+    assert "--same" in before
+    assert "`fleet merge" in answered.split(". ")[0]
+    assert "run it" not in answered.split(". ")[0]
+
+
 def ran(event: str, path: object, said: bytes = b"{}") -> subprocess.CompletedProcess:
     """Run what is installed for an event, as a host does."""
     words = ["/bin/sh", "-c", OURS[event]]

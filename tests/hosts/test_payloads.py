@@ -35,6 +35,19 @@ def test_a_nested_agent_inherits_its_hosts_environment_and_is_still_known(shared
     assert Payload.parse("SessionStart", data, everything).host == "codex"
 
 
+@pytest.mark.parametrize("transcript", ["", "/home/dev/elsewhere/chats/s.jsonl"])
+@pytest.mark.parametrize(
+    "event", ["SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "PreCompress", "SessionEnd"]
+)
+def test_gemini_is_known_without_a_transcript_of_its_own_folder(event, transcript):
+    fields = {"session_id": "g", "timestamp": "2026-11-20T22:42:39.138Z", "transcript_path": transcript}
+    assert Payload(event, fields, {"GEMINI_SESSION_ID": "g"}).host == "gemini"
+    if not event.startswith("Session"):
+        assert Payload(event, fields, {}).host == "gemini"
+    else:  # a Copilot that Gemini CLI started has a session of its own
+        assert Payload(event, fields, {"GEMINI_SESSION_ID": "other"}).host == "copilot"
+
+
 def test_every_hosts_events_and_commands_are_read_alike(shared):
     seen: dict[str, set[tuple[str, str, int | None]]] = {}
     for path in sorted((shared / "hosts" / "payloads").glob("*/*.json")):

@@ -297,7 +297,10 @@ def test_what_masks_none(command):
         ("npm ERR! code ELIFECYCLE", False), ("BUILD SUCCESSFUL in 3s", True), ("All checks passed!", True),
         ("Found 3 errors.", False), ("Success: no issues found in 3 files", True), ("", None), ("see the log", None),
         ("3 tests, 0 failures", True), ("collecting errors handling module", None),
-        ("bash: pytest: command not found", False),
+        ("bash: pytest: command not found", False), ("✖ 1 problem (0 errors, 1 warning)", True),
+        ("✖ 3 problems (0 errors, 3 warnings)\n  0 errors and 2 warnings potentially fixable", True),
+        ("✖ 3 problems (1 error, 2 warnings)\n  0 errors and 1 warning potentially fixable", False),
+        ("✖ 1 problem (0 errors, 1 warning)\n\nESLint found too many warnings (maximum: 0).", False),
     ],
 )  # fmt: skip
 def test_how_a_masked_build_ended_is_what_it_printed(printed, is_ok):
