@@ -802,3 +802,28 @@ def test_the_default_port_and_a_visitors_address_are_what_the_pages_say():
     assert limits.LIVE_PORT == 8377
     assert Where("ws://x", "clan").of("a", "tank.c0ffee42") == "ws://x/clan-a?replica=tank.c0ffee42"
     assert _Visitor("clan", "") != json.loads('["clan", ""]')
+
+
+def test_a_client_that_cannot_begin_closes_the_workspace_that_it_opened(tmp_path, monkeypatch):
+    root = tmp_path / "velma"
+    root.mkdir()
+    (root / config.FILE_NAME).write_text("")
+    opened, closed = [], []
+
+    def refused(self: Workspace, *_: object) -> None:
+        opened.append(self)
+        raise BusyError("somebody else writes here")
+
+    def close(self: Workspace) -> None:
+        closed.append(self)
+
+    monkeypatch.setattr(Workspace, "writing", refused)
+    monkeypatch.setattr(Workspace, "close", close)
+    live = Live(lambda: Workspace(root), "velma", Where(f"ws://{HOST}:1", "room"), lambda: None, print)
+
+    async def changed() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(BusyError):
+        asyncio.run(live.run(changed))
+    assert closed == opened != []

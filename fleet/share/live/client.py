@@ -10,7 +10,7 @@ import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple, TypeVar
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -91,21 +91,19 @@ class Live:
         Raises:
             FleetError: this agent cannot write here.
         """
-        try:
-            self.bridge = await self._do(self._open)
+        with ExitStack() as opened:
+            opened.callback(self._pool.shutdown)
+            self.bridge = await self._do(self._open, opened)
             self._presence = Presence(asyncio.get_running_loop().time)
             async with asyncio.TaskGroup() as self._tasks:
                 self._tasks.create_task(self._channel(BASE))
                 self._tasks.create_task(self._follow(changed))
                 self._tasks.create_task(self._poll())
                 await self._work()
-        finally:
-            with suppress(AttributeError):
-                self._pool.submit(self.bridge.workspace.close)
-            self._pool.shutdown(wait=True)
 
-    def _open(self) -> Bridge:
+    def _open(self, opened: ExitStack) -> Bridge:
         workspace = self._opened()
+        opened.callback(self._pool.submit, workspace.close)  # in the thread that uses it
         with workspace.writing(self._agent) as writer:
             replica = writer.name
         self._since, self._key = workspace.wall(), Access(workspace).key()
