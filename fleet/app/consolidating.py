@@ -211,10 +211,9 @@ def _lines_of_reflection(reflection: Reflection) -> dict[str, list[str]]:
 
 def _lines_of_observations(observed: Iterable[Statement]) -> dict[str, list[str]]:
     """Return the lines of observations for a block of a daily log, by kind."""
-    kinds = {"commit": "done", "dead-end": "failed", "reuse": "learned", "workaround": "learned"}
     by_kind: dict[str, dict[str, None]] = {}
     for each in observed:
-        by_kind.setdefault(kinds.get(each.kind, "worked"), {})[each.text] = None
+        by_kind.setdefault(each.section, {})[each.text] = None
     return {kind: list(texts) for kind, texts in by_kind.items()}
 
 

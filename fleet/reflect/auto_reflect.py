@@ -419,7 +419,7 @@ class Block(NamedTuple):
                 own, words = _labelled(row.text)
                 kind = own or kind
                 if words.casefold() not in _NOTHING:
-                    stated.append(Statement(words, at, session, kind))
+                    stated.append(Statement.stated(words, at, session, kind))
         # A line of fleet's names its session; one of another tool belongs to the block's.
         found = (each if each.is_known else each._replace(session=session) for each in Statement.observed(observed))
         return cls(session, at, (*stated, *found), by.at if by else "", bool(stated), run)

@@ -26,6 +26,8 @@ FLAG = "directive"
 """Word in the comment of an observation that reads as a directive."""
 
 _GOTCHA_KINDS = frozenset(("fix", "dead-end", "workaround", "failed"))
+_SECTIONS = {"commit": "done", "fix": "worked", "dead-end": "failed", "reuse": "learned", "workaround": "learned"}
+"""Kind of the section of a daily log that the observations of a kind stand in."""
 _MINUTE_MS = 60_000
 _WORDS_CHARS_MAX = 2_000
 _MARK_CHARS_MAX = 12
@@ -91,6 +93,17 @@ class Statement(NamedTuple):
     at: str
     session: str
     kind: str = ""
+
+    @classmethod
+    def stated(cls, text: str, at: str, session: str, section: str) -> "Statement":
+        """Return a statement of a log, of the kind of its section; an observation that stands there keeps its own."""
+        kind = _kind_of(text)
+        return cls(text, at, session, kind if _SECTIONS.get(kind) == section else section)
+
+    @property
+    def section(self) -> str:
+        """Kind of the section of a daily log that it goes to."""
+        return _SECTIONS.get(self.kind, "worked")
 
     @property
     def is_known(self) -> bool:

@@ -446,6 +446,8 @@ def test_what_recurred_becomes_a_topic_in_the_seeds_form(project):
     ("section", "text", "kind"),
     [
         ("What Didn't", "mocking the clock in the scheduler tests", "gotcha"),
+        ("What Worked", "Fixed: pin node 18 for the build", "gotcha"),
+        ("What Worked", "pnpm store in the build cache", "pattern"),
         ("Patterns Learned", "Result type for every API answer", "pattern"),
         ("Decisions Made", "small commits with a body", "preference"),
         ("Patterns Learned", "prefers tabs in Go files", "preference"),
