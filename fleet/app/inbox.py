@@ -55,7 +55,7 @@ _DIFF_LINES_MAX = 200
 _MORE = "... and "
 """Beginning of a row with the number of lines that a diff was cut by."""
 _GONE = "it waits no more where it arose: it was decided there, or is not true any more"
-_ROW_GONE = "it stands no more under Ready to Promote"
+_ROW_GONE = "it stands no more under Ready to Promote, or AGENTS.md says so by now"
 
 
 class _Handler(NamedTuple):

@@ -237,7 +237,7 @@ class Notes:
     def with_more(self, notes: Sequence[str], day: str, agent: str, most: int = NOTES_A_SESSION_MAX) -> _NewPage:
         """Return the memory with at most so many more notes; one that says the same as a note there is not added."""
         page = self._page
-        known = [row.text for row in _noted(page)]
+        known = [row.text for row in page.rows if not row.is_code]
         added, skipped = list[str](), list[str]()
         for note in filter(None, map(_note, notes)):
             if same := _same(note, [*known, *added]):
@@ -290,7 +290,8 @@ def _note(text: str) -> str:
 def _same(note: str, rows: Sequence[str]) -> str:
     """Return the row that says the same as a note, or ""."""
     texts = {row: match[2] for row in rows if (match := re.match(_NOTE, row.rstrip("\r\n")))}
-    exact = next((row for row, text in texts.items() if normalise(text) == normalise(note)), "")
+    undated = {row: row.lstrip("-*+ ") for row in rows if row not in texts}  # a person's
+    exact = next((row for row, text in (texts | undated).items() if normalise(text) == normalise(note)), "")
     if exact:
         return exact.strip()
     close = Near.same(note, list(texts.items()), _SAME_MIN)

@@ -891,6 +891,20 @@ def test_a_yes_in_the_inbox_moves_the_row_and_a_no_takes_it_out(project):
     assert [row[1] for row in project.rows()] == ["my own row"]
 
 
+def test_a_row_that_a_person_wrote_into_agents_md_meanwhile_is_not_written_there_again(project):
+    three_sessions(project)
+    [id_] = inbox_ids(project)
+    mine = f"# A\n\n### Gotchas\n- {GOTCHA.upper()}\n"
+    project.write("AGENTS.md", mine)
+    assert "AGENTS.md says so by now" in project.fleet("inbox", "approve", id_, expect=1).stderr
+    assert project.read("AGENTS.md") == mine
+    assert not inbox_ids(project)
+    project.write("AGENTS.md", "# A\n")
+    assert list(inbox_ids(project)) == [id_], "the row stands under Ready to Promote still"
+    project.fleet("inbox", "approve", id_)
+    assert project.read("AGENTS.md").count(GOTCHA) == 1
+
+
 def test_a_row_waits_once_with_its_evidence_in_the_inbox_of_the_agent_that_suggested_it(project):
     for number in range(3):
         project.observe("fix", GOTCHA, f"s{number}", agent="slash")
