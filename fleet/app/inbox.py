@@ -172,6 +172,16 @@ def _has_own_words(workspace: Workspace, entry: Entry) -> bool:
     return bool(draft)
 
 
+def _close(workspace: Workspace, entry: Entry, by: str, why: str) -> str:
+    """Close an item that is true or new no more, with its draft unless a person edited it; return that in words."""
+    did, run = "", ""
+    if entry.item.kind == "skill" and _skill_draft(workspace, entry) and not _has_own_words(workspace, entry):
+        did, run = _skill_reject(workspace, entry)  # a draft that stayed would keep the next one out
+    decision = Decision(id=entry.item.id, outcome="elsewhere", by=by, why=why, did=did, run=run)
+    Inbox(workspace, entry.agent).decide([decision])
+    return f"; {did}, and `fleet undo {run}` brings it back" if did else ". Nothing was changed"
+
+
 def _without_draft(workspace: Workspace, entry: Entry) -> Entry:
     """Remove the draft of a dropped item; return the item with that decision."""
     if entry.item.kind != "skill" or _has_own_words(workspace, entry):
@@ -291,8 +301,7 @@ def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> 
         if handler is None:
             raise NoError(f"nothing here knows what to do with {entry.item.kind} items; {id_} waits on")
         if why := handler.check(workspace, entry):
-            box.decide([Decision(id=id_, outcome="elsewhere", by=agent, why=why)])
-            raise NoError(f"{id_} waits no longer: {why}. Nothing was changed")
+            raise NoError(f"{id_} waits no longer: {why}{_close(workspace, entry, agent, why)}")
         summary, run = handler.approve(workspace, entry, answer)
         decision = Decision(id=id_, outcome="approved", by=agent, did=summary, run=run)
         box.decide([decision])
