@@ -31,6 +31,8 @@ _SECTIONS = {"commit": "done", "fix": "worked", "dead-end": "failed", "reuse": "
 _MINUTE_MS = 60_000
 _WORDS_CHARS_MAX = 2_000
 _MARK_CHARS_MAX = 12
+_MARKS = r"\A\s*(?:[>|]\s*|[#*+-]+(?:\s+|$))*"
+"""Marks of headings, lists, quotes and tables before a text; ``--option``, ``*.pyc`` and ``#12`` are none."""
 _PLAIN = r"[A-Za-z0-9_-]+"
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _WHEN = r"\d{4}-\d{1,2}-\d{1,2}(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?:[ ]?(?:Z|UTC|GMT|[+-]\d{2}:?\d{2}))?)?"
@@ -154,7 +156,7 @@ def minute(at_ms: int) -> str:
 def clean(text: str) -> str:
     """Return words as one line of a page, without secrets, hidden marks, and signs of comments and tables."""
     line = screening.readable(text)[:_WORDS_CHARS_MAX]  # in this order: half of a secret is not known as one
-    return line.replace("<!--", "‹!--").replace("-->", "--›").lstrip("#>|-*+ ").strip()
+    return re.sub(_MARKS, "", line.replace("<!--", "‹!--").replace("-->", "--›")).strip()
 
 
 def _labelled(kind: str, text: str) -> str:

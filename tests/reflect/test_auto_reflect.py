@@ -109,6 +109,18 @@ def test_what_is_no_observation_is_refused(project, words):
     assert not project.page
 
 
+@pytest.mark.parametrize(
+    ("text", "noted"),
+    [
+        *((each, each) for each in ("--no-verify hides it", "*.pyc files stay", "#12 is mended", "**Note** the lock")),
+        *(("# the lock", "the lock"), ("- * the lock", "the lock"), (">the lock", "the lock"), ("| a | b", "a | b")),
+    ],
+)
+def test_signs_of_markdown_before_the_words_are_left_out_and_signs_of_a_name_are_not(project, text, noted):
+    project.fleet("observe", "fix", "--session", "s1", "--", text)
+    assert f"| Fixed: {noted} <!--" in project.seen()[0]
+
+
 def test_a_dead_end_may_be_two_words(project):
     project.fleet("observe", "dead", "end", "esbuild has no CSS modules", "--session", "s1")
     assert "| Dead end: esbuild" in project.seen()[0]
