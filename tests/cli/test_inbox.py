@@ -466,6 +466,11 @@ def test_a_draft_that_somebody_wrote_in_is_not_dropped(w):
     assert "Mine, too." in (w.folder / "w/.claude/skills/lint/SKILL.md").read_text()
 
 
+def test_a_diff_that_is_a_line_too_long_says_so(w):
+    put(w, "guard", "Shall it stop?", diff="\n".join(f"+ {number}" for number in range(13)))
+    assert w.run("w", "inbox").stdout.endswith("    + 11\n    ... 1 more line\n")
+
+
 def test_days_to_a_decision_are_in_the_statistics(w):
     decide(w, "reject", put_skill(w))
     assert json.loads(w.run("w", "stats", "--json").stdout)["decisions"] == {"number": 1, "median_days": 0.0}
