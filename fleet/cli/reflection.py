@@ -50,8 +50,9 @@ def _reflect(
     with output.acting() as (workspace, who):
         has_chosen = bool(use) or agrees
         if has_chosen:
-            _choose(workspace, use, agrees=agrees)
+            document = _choose(workspace, use, agrees=agrees)
             if not (transcript or wanted or last or since):
+                output.show(document)
                 return True
         if transcript is not None and not (transcript.exists() if since else transcript.is_file()):
             raise UsageError(f"{transcript} is no file; nothing was done")
@@ -76,8 +77,9 @@ def _done() -> None:
             note(closing)
 
 
-def _choose(workspace: Workspace, use: str, *, agrees: bool) -> None:
-    choice = session_end.Choice(workspace)
+def _choose(workspace: Workspace, use: str, *, agrees: bool) -> dict[str, object]:
+    """Choose the reflector, or agree to the one named, and say so; return it as it is then."""
+    choice, agreed = session_end.Choice(workspace), list[str]()
     if use:
         choice.choose(use)
         limits = choice.settings
@@ -88,6 +90,8 @@ def _choose(workspace: Workspace, use: str, *, agrees: bool) -> None:
     if agrees:
         agreed = choice.agree()
         echo(f"agreed: {for_terminal('; '.join(agreed))}" if agreed else "nothing waits for a yes")
+    now = session_end.Choice(workspace)
+    return {"reflector": now.named, "agreed": agreed, "trouble": now.trouble}
 
 
 def _days(text: str) -> float:
