@@ -68,6 +68,7 @@ def test_three_gates_and_each_of_them_closes(project):
         LOCK, json.dumps({"last_consolidated_at": project.now_ms - 24 * HOUR + 1, "locked_by": None, "locked_at": None})
     )
     assert not project.check().is_open
+    assert "time: 23.9 of 24 h" in project.check().summary()
     project.write(
         LOCK, json.dumps({"last_consolidated_at": project.now_ms - 24 * HOUR, "locked_by": None, "locked_at": None})
     )
