@@ -211,10 +211,9 @@ def _lines_of_reflection(reflection: Reflection) -> dict[str, list[str]]:
 
 def _lines_of_observations(observed: Iterable[Statement]) -> dict[str, list[str]]:
     """Return the lines of observations for a block of a daily log, by kind."""
-    kinds = {"commit": "done", "dead-end": "failed", "reuse": "learned", "workaround": "learned"}
     by_kind: dict[str, dict[str, None]] = {}
     for each in observed:
-        by_kind.setdefault(kinds.get(each.kind, "worked"), {})[each.text] = None
+        by_kind.setdefault(each.section, {})[each.text] = None
     return {kind: list(texts) for kind, texts in by_kind.items()}
 
 
@@ -267,9 +266,7 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
         *(each for block in _standing_blocks(workspace, since) for each in block.statements),
     ]
     clean = [each for each in statements if not each.has_secret]
-    rules = [*pad.promoted_items(), *_texts_declined(workspace)]
-    with suppress(DiskError):  # an unreadable file has no rules here; writing into it is refused later
-        rules += AgentsFile(Runs(workspace).page(auto_reflect.AGENTS_FILE).text).rules()
+    rules = [*pad.promoted_items(), *_texts_declined(workspace), *_rules(workspace)]
     rows = pad.ready()
     # A row that a person took out of the scratchpad does not come back.
     suggested = [
@@ -357,8 +354,19 @@ def _key(row: Entry) -> str:
 
 
 def waiting(workspace: Workspace) -> list[inbox.Item]:
-    """Return the rows under ``## Ready to Promote`` as items of the inbox."""
-    return [_item(each) for each in Scratchpad(Runs(workspace).page(auto_reflect.FILE).text).ready()]
+    """Return the rows under ``## Ready to Promote`` that AGENTS.md does not have as items of the inbox."""
+    ready = Scratchpad(Runs(workspace).page(auto_reflect.FILE).text).ready()
+    stated = [Statement(each.rule, "", "") for each in ready]
+    _, matched = Recurrence.among(stated, _rules(workspace) if ready else ())
+    known = {each.text for group in matched.values() for each in group}
+    return [_item(each) for each in ready if each.rule not in known]
+
+
+def _rules(workspace: Workspace) -> list[str]:
+    """Return the rules of AGENTS.md; none where it cannot be read: writing into it is refused later."""
+    with suppress(DiskError):
+        return AgentsFile(Runs(workspace).page(auto_reflect.AGENTS_FILE).text).rules()
+    return []
 
 
 def _promote(workspace: Workspace, agent: str, row: Entry, recurrence: Recurrence | None = None) -> str:

@@ -55,7 +55,7 @@ _DIFF_LINES_MAX = 200
 _MORE = "... and "
 """Beginning of a row with the number of lines that a diff was cut by."""
 _GONE = "it waits no more where it arose: it was decided there, or is not true any more"
-_ROW_GONE = "it stands no more under Ready to Promote"
+_ROW_GONE = "it stands no more under Ready to Promote, or AGENTS.md says so by now"
 
 
 class _Handler(NamedTuple):
@@ -170,6 +170,16 @@ def _has_own_words(workspace: Workspace, entry: Entry) -> bool:
     with suppress(NoError):
         return bool(draft) and draft not in (edit.after for edit in Runs(workspace).find(entry.item.run).edits)
     return bool(draft)
+
+
+def _close(workspace: Workspace, entry: Entry, by: str, why: str) -> str:
+    """Close an item that is true or new no more, with its draft unless a person edited it; return that in words."""
+    did, run = "", ""
+    if entry.item.kind == "skill" and _skill_draft(workspace, entry) and not _has_own_words(workspace, entry):
+        did, run = _skill_reject(workspace, entry)  # a draft that stayed would keep the next one out
+    decision = Decision(id=entry.item.id, outcome="elsewhere", by=by, why=why, did=did, run=run)
+    Inbox(workspace, entry.agent).decide([decision])
+    return f"; {did}, and `fleet undo {run}` brings it back" if did else ". Nothing was changed"
 
 
 def _without_draft(workspace: Workspace, entry: Entry) -> Entry:
@@ -291,8 +301,7 @@ def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> 
         if handler is None:
             raise NoError(f"nothing here knows what to do with {entry.item.kind} items; {id_} waits on")
         if why := handler.check(workspace, entry):
-            box.decide([Decision(id=id_, outcome="elsewhere", by=agent, why=why)])
-            raise NoError(f"{id_} waits no longer: {why}. Nothing was changed")
+            raise NoError(f"{id_} waits no longer: {why}{_close(workspace, entry, agent, why)}")
         summary, run = handler.approve(workspace, entry, answer)
         decision = Decision(id=id_, outcome="approved", by=agent, did=summary, run=run)
         box.decide([decision])

@@ -57,6 +57,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
         summary: what it did, in a sentence; "" for nothing.
         left: what it did not do, and why, a sentence each.
         runs: ids of the runs that it left.
+        pending: id of the inbox's item that its plan waits as; "" where it does not.
         error: why it failed; nothing of it is half done.
     """
 
@@ -67,6 +68,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
     left: tuple[str, ...] = ()
     diff: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
+    pending: str = msgspec.field(default="", name="waits")
     error: str = ""
 
 
@@ -85,6 +87,11 @@ class Slept(NamedTuple):
     def changed(self) -> int:
         """Number of changed things."""
         return sum(each.changed for each in self.phases)
+
+    @property
+    def has_changed(self) -> bool:
+        """True where it changed or proposed anything; what only renders what is known is no change."""
+        return any(each.changed or each.pending for each in self.phases if each.name not in _UNSHOWN)
 
 
 def sleep(workspace: Workspace, agent: str, *, dry_run: bool = False, only: Sequence[str] = ()) -> Slept:
@@ -217,8 +224,8 @@ def _consolidation(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     if dry_run:
         return Phase(read=read, changed=number, summary=preview.summary(), diff=diff)
     if number > (most := workspace.config.sleep.changes_max(total)):
-        _, where = tidying.put_aside(workspace, agent, consolidating.KIND, title, (), most, rows)
-        return Phase(read=read, left=(f"{title}, more than {most:,}. {where}",))
+        pending, where = tidying.put_aside(workspace, agent, consolidating.KIND, title, (), most, rows)
+        return Phase(read=read, left=(f"{title}, more than {most:,}. {where}",), pending=pending)
     try:
         result = consolidating.consolidate(workspace, agent)
     except BusyError as why:
@@ -244,6 +251,7 @@ def _tidy(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
         summary="; ".join(filter(None, (summary, host))),
         left=tuple(left),
         diff=tuple(tidied.plan.diff()) if number else (),
+        pending=tidied.pending,
     )
 
 

@@ -34,8 +34,6 @@ from fleet.store.workspace import Workspace
 
 _PENDING = "undoing"
 """Key in ``local.db``: id of the run that is being undone."""
-_MAKE_RUNS = frozenset({"tidy", "consolidate", "sleep"})
-"""Commands that changed something only where they left a run."""
 _NOT_SET = frozenset({"entry", "part", "seen", "inbox", "account"})
 """Names of fields that record an occurrence, an item or an account, and no value that could be set back."""
 _PRIVATE = frozenset({STAGE, MERGED_FROM})
@@ -87,7 +85,7 @@ def _last_command(workspace: Workspace) -> Run:
         if standing := [run for run in own if run in open_runs]:
             return standing[-1]
         can_be = kind in {*COMMANDS, "done"}  # `fleet done` logs the day, too
-        if can_be or not (own or kind in _MAKE_RUNS):
+        if can_be or not own:
             before = f"`fleet undo {last.id}` takes back the command before it, and " if last is not None else ""
             is_undone = any(run.kind == UNDO and workspace.made_at(run.at) > when for run, _ in runs)
             what = "nothing is left to take back after" if is_undone else "the last command here was"

@@ -158,7 +158,7 @@ def _rows(workspace: Workspace, entry: Entry, diff_lines: int = _DIFF_LINES) -> 
     diff = [f"    {row}" for row in inbox.diff_of(workspace, entry).splitlines()]
     rows += diff[:diff_lines]
     if len(diff) > diff_lines:
-        rows.append(f"    ... {len(diff) - diff_lines:,} more lines")
+        rows.append(f"    ... {counted(len(diff) - diff_lines, 'more line')}")
     if day := entry.last_day():
         rows.append(f"    dropped after {day}, if nobody decides it or edits the draft")
     return [str(output.cleaned(row))[:_ROW_CHARS_MAX] for row in rows]

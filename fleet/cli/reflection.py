@@ -50,8 +50,9 @@ def _reflect(
     with output.acting() as (workspace, who):
         has_chosen = bool(use) or agrees
         if has_chosen:
-            _choose(workspace, use, agrees=agrees)
+            document = _choose(workspace, use, agrees=agrees)
             if not (transcript or wanted or last or since):
+                output.show(document)
                 return True
         if transcript is not None and not (transcript.exists() if since else transcript.is_file()):
             raise UsageError(f"{transcript} is no file; nothing was done")
@@ -76,8 +77,9 @@ def _done() -> None:
             note(closing)
 
 
-def _choose(workspace: Workspace, use: str, *, agrees: bool) -> None:
-    choice = session_end.Choice(workspace)
+def _choose(workspace: Workspace, use: str, *, agrees: bool) -> dict[str, object]:
+    """Choose the reflector, or agree to the one named, and say so; return it as it is then."""
+    choice, agreed = session_end.Choice(workspace), list[str]()
     if use:
         choice.choose(use)
         limits = choice.settings
@@ -88,6 +90,8 @@ def _choose(workspace: Workspace, use: str, *, agrees: bool) -> None:
     if agrees:
         agreed = choice.agree()
         echo(f"agreed: {for_terminal('; '.join(agreed))}" if agreed else "nothing waits for a yes")
+    now = session_end.Choice(workspace)
+    return {"reflector": now.named, "agreed": agreed, "trouble": now.trouble}
 
 
 def _days(text: str) -> float:
@@ -182,7 +186,7 @@ def _tidy(
         typer.FileText | None,
         option("--report", "FILE", "The host's own organization report; - reads it from stdin.", errors="replace"),
     ] = None,
-) -> None:
+) -> bool:
     """Put an agent's notebook in order: dates, duplicates, contradictions, what is stale."""
     if mode not in set(Mode):
         raise UsageError(f"--mode is {' or '.join(Mode)}, not {mode[:40]!r}; nothing was changed")
@@ -193,6 +197,8 @@ def _tidy(
             why = "was read before" if DreamReport.parse(text) else "has no `## Organization Report`"
             note(f"the report {why}, and counts for nothing")
         output.show(_tidied_as_json(tidied), _tidied_rows(tidied, dry_run=dry_run))
+    has_read = tidied.report.dream_report_ingested is not None
+    return bool(tidied.run or tidied.pending or tidied.report.dreamed_accepted or has_read)
 
 
 def _tidied_as_json(tidied: TidyResult) -> dict[str, Any]:
@@ -237,17 +243,18 @@ def _sleep(
         bool, flag("--install-timer", "Let systemd sleep once a day; with --dry-run, show the units.")
     ] = False,
     remove_timer: Annotated[bool, flag("--remove-timer", "Remove that timer.")] = False,
-) -> None:
+) -> bool:
     """Reflect, consolidate, tidy, publish, compact and render what waits, as one run."""
     with output.acting() as (workspace, who):
         if install_timer or remove_timer:
             serve.change_timer(workspace, who, remove=remove_timer, dry_run=dry_run)
-            return
+            return True
         slept = sleeping.sleep(workspace, who, dry_run=dry_run, only=[*filter(None, only or ())])
         document = {"run": slept.run, "changed": slept.changed, "phases": msgspec.to_builtins(slept.phases)}
         output.show(document, _slept_rows(slept, dry_run=dry_run))
     if any(each.error for each in slept.phases):
         raise typer.Exit(EXIT_REFUSED)
+    return slept.has_changed
 
 
 def _slept_rows(slept: Slept, *, dry_run: bool) -> list[str]:
@@ -283,7 +290,7 @@ def _consolidate(
     force: Annotated[bool, flag("--force", "Pass the gates of time and sessions; never a live lock.")] = False,
     dry_run: output.DryRun = False,
     days: Annotated[int | None, option("--days", "N", "Days of logs to read.", min=1, max=366)] = None,
-) -> None:
+) -> bool:
     """Merge what recurs in the daily logs into topics, and bring the index .agents/local.md up to date."""
     if check:
         try:
@@ -294,13 +301,14 @@ def _consolidate(
         named = output.chosen.session_named()
         if check:
             _show_gates(consolidating.check(workspace, who, named))
-            return
+            return False
         result = consolidating.consolidate(workspace, who, session=named, force=force, dry_run=dry_run, days=days)
         _show_consolidated(result, dry_run=dry_run, force=force)
     if result.plan is None:
         if result.gates.holder:
             raise BusyError(f"the lock is held by {result.gates.holder}; nothing was done")
         raise typer.Exit(EXIT_NO)
+    return bool(result.run)
 
 
 def _show_gates(gates: Gates) -> None:

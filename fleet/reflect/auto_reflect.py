@@ -66,6 +66,11 @@ class Entry(NamedTuple):
     number: int = 0
 
     @property
+    def rule(self) -> str:
+        """The text of its rule, without how often it came up."""
+        return f"{self.item} {re.sub(_EVIDENCE, '', self.detail)}".strip()
+
+    @property
     def on_page(self) -> "Entry":
         """The row as the scratchpad's table gives it back."""
         return _entry(_as_row(self.category, self.item, self.detail), "") or self
@@ -329,8 +334,7 @@ class AgentsFile:
 
     def rules(self) -> list[str]:
         """Return the texts of the rules, without how often each came up."""
-        listed = Entry.listed(Page.parse(self._text))
-        return [f"{each.item} {re.sub(_EVIDENCE, '', each.detail)}".strip() for each in listed]
+        return [each.rule for each in Entry.listed(Page.parse(self._text))]
 
     def with_daily_logs(self) -> str:
         """Return the file with the daily log named instead of the scratchpad.
@@ -419,7 +423,7 @@ class Block(NamedTuple):
                 own, words = _labelled(row.text)
                 kind = own or kind
                 if words.casefold() not in _NOTHING:
-                    stated.append(Statement(words, at, session, kind))
+                    stated.append(Statement.stated(words, at, session, kind))
         # A line of fleet's names its session; one of another tool belongs to the block's.
         found = (each if each.is_known else each._replace(session=session) for each in Statement.observed(observed))
         return cls(session, at, (*stated, *found), by.at if by else "", bool(stated), run)

@@ -159,7 +159,7 @@ class Gates(NamedTuple):
 
     def summary(self) -> str:
         """Return the three gates as one line."""
-        hours = "no consolidation yet" if self.hours is None else f"{self.hours:.1f} of {HOURS_MIN} h"
+        hours = "no consolidation yet" if self.hours is None else f"{int(self.hours * 10) / 10} of {HOURS_MIN} h"
         lock = f"held by {self.holder}" if self.holder else "unreadable" if self.trouble else "free"
         return f"time: {hours}; sessions since: {self.sessions} of {GATE_SESSIONS_MIN}; lock: {lock}"
 

@@ -215,6 +215,8 @@ _NOTE_CHARS_MAX = 300
 _PEER_CHARS_MAX = 80
 _OBSERVATIONS_MAX = 30
 _NOTES = "Notes"
+_MARKS = r"\A\s*(?:[#*-]+(?:\s+|$))*"
+"""Marks of headings and lists at the beginning of a line; ``--option``, ``*.pyc`` and ``#12`` are none."""
 _NOTE = r"- (\d{4}-\d{2}-\d{2}): (\S.*)"
 _CHECK = r"- (\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z): (\S.*)"
 
@@ -237,7 +239,7 @@ class Notes:
     def with_more(self, notes: Sequence[str], day: str, agent: str, most: int = NOTES_A_SESSION_MAX) -> _NewPage:
         """Return the memory with at most so many more notes; one that says the same as a note there is not added."""
         page = self._page
-        known = [row.text for row in _noted(page)]
+        known = [row.text for row in page.rows if not row.is_code]
         added, skipped = list[str](), list[str]()
         for note in filter(None, map(_note, notes)):
             if same := _same(note, [*known, *added]):
@@ -283,14 +285,15 @@ def _without_notes(text: str) -> str:
 
 def _note(text: str) -> str:
     """Return a note as one line in which nothing is Markdown or a tag; "" for nothing."""
-    line = screening.one_line(screening.readable(text)).lstrip("-*# ")
+    line = re.sub(_MARKS, "", screening.one_line(screening.readable(text)))
     return screening.shortened(line.replace("<!--", "‹!--").replace("-->", "--›"), _NOTE_CHARS_MAX)
 
 
 def _same(note: str, rows: Sequence[str]) -> str:
     """Return the row that says the same as a note, or ""."""
     texts = {row: match[2] for row in rows if (match := re.match(_NOTE, row.rstrip("\r\n")))}
-    exact = next((row for row, text in texts.items() if normalise(text) == normalise(note)), "")
+    undated = {row: row.lstrip("-*+ ") for row in rows if row not in texts}  # a person's
+    exact = next((row for row, text in (texts | undated).items() if normalise(text) == normalise(note)), "")
     if exact:
         return exact.strip()
     close = Near.same(note, list(texts.items()), _SAME_MIN)

@@ -26,9 +26,13 @@ FLAG = "directive"
 """Word in the comment of an observation that reads as a directive."""
 
 _GOTCHA_KINDS = frozenset(("fix", "dead-end", "workaround", "failed"))
+_SECTIONS = {"commit": "done", "fix": "worked", "dead-end": "failed", "reuse": "learned", "workaround": "learned"}
+"""Kind of the section of a daily log that the observations of a kind stand in."""
 _MINUTE_MS = 60_000
 _WORDS_CHARS_MAX = 2_000
 _MARK_CHARS_MAX = 12
+_MARKS = r"\A\s*(?:[>|]\s*|[#*+-]+(?:\s+|$))*"
+"""Marks of headings, lists, quotes and tables before a text; ``--option``, ``*.pyc`` and ``#12`` are none."""
 _PLAIN = r"[A-Za-z0-9_-]+"
 _UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _WHEN = r"\d{4}-\d{1,2}-\d{1,2}(?:[T ]\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?(?:[ ]?(?:Z|UTC|GMT|[+-]\d{2}:?\d{2}))?)?"
@@ -92,6 +96,17 @@ class Statement(NamedTuple):
     session: str
     kind: str = ""
 
+    @classmethod
+    def stated(cls, text: str, at: str, session: str, section: str) -> "Statement":
+        """Return a statement of a log, of the kind of its section; an observation that stands there keeps its own."""
+        kind = _kind_of(text)
+        return cls(text, at, session, kind if _SECTIONS.get(kind) == section else section)
+
+    @property
+    def section(self) -> str:
+        """Kind of the section of a daily log that it goes to."""
+        return _SECTIONS.get(self.kind, "worked")
+
     @property
     def is_known(self) -> bool:
         """True where the session is known by its id."""
@@ -141,7 +156,7 @@ def minute(at_ms: int) -> str:
 def clean(text: str) -> str:
     """Return words as one line of a page, without secrets, hidden marks, and signs of comments and tables."""
     line = screening.readable(text)[:_WORDS_CHARS_MAX]  # in this order: half of a secret is not known as one
-    return line.replace("<!--", "‹!--").replace("-->", "--›").lstrip("#>|-*+ ").strip()
+    return re.sub(_MARKS, "", line.replace("<!--", "‹!--").replace("-->", "--›")).strip()
 
 
 def _labelled(kind: str, text: str) -> str:

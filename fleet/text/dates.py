@@ -97,6 +97,7 @@ class _Language(NamedTuple):
     after_phrases: re.Pattern[str]
     anchored: re.Pattern[str]
     joined: re.Pattern[str]
+    owned: re.Pattern[str]
     of_weekday: re.Pattern[str]
     counted: re.Pattern[str]
     words: Mapping[str, frozenset[str]]
@@ -192,6 +193,8 @@ def _is_date(match: _Match, text: str) -> bool:
         return False
     if any(re.search(language.expressions[each], before) for each in ("option", "talk")):
         return False
+    if match.text.split()[0] in words["spans"] and language.owned.search(before):  # "Bob's last week"
+        return False
     if language.of_weekday.search(before) or _is_title(match, text, before):  # "on Monday two weeks ago"
         return False
     if words["after"] & {*following[:1]} or language.after_phrases.match(after):
@@ -203,7 +206,8 @@ def _is_date(match: _Match, text: str) -> bool:
     ):
         return False
     if end != match.end:
-        return match.text not in words["day_words"] or not words["dated"].isdisjoint(following[:2])
+        is_name = match.text in words["day_words"] or match.phrase.by == "n"  # "today's date", "30 days from today's"
+        return not is_name or not words["dated"].isdisjoint(following[:2])
     return True
 
 
@@ -224,18 +228,22 @@ def _is_dated_sentence(match: _Match, text: str) -> bool:
 
     Without either "yesterday" and "tomorrow" are of any day, as in a rule; alone, or behind "since", they are dates.
     """
-    if not match.phrase.only or _possessive_end(text, match.end) != match.end:
-        return True
     start, end = _sentence(text, match.start)
     before, after = _words_of(text[start : match.start]), _words_of(text[match.end : end])
     words, sentence = _language().words, {*before, *after}
+    if match.phrase.weekday == "this" and _past_verbs(before, after) - words["coming"]:
+        return False  # the Friday that "we met this Friday" means is over
+    if not match.phrase.only or _possessive_end(text, match.end) != match.end:
+        return True
     if match.phrase.only in ("happened", "coming"):
         if not sentence or _language().anchored.search(text, start, match.start):
             return True
         if match.phrase.only == "happened":
-            return any(_is_past(each[: end + 1], "happened") for each in (before, after) for end in range(len(each)))
+            return bool(_past_verbs(before, after))
         is_coming = sentence & (words["coming"] | words["comes"]) or before[-1:] == ["is"]
         return bool(is_coming) and not sentence & words["rule"]
+    if match.phrase.only == "ahead":
+        return _is_ahead(before, after)
     if match.phrase.only == "planned":
         is_order = not words["come"].isdisjoint(before[:1])
         is_one = match.unit not in _CLOCK_UNITS and words["some"].isdisjoint(before[:1])
@@ -246,6 +254,20 @@ def _is_dated_sentence(match: _Match, text: str) -> bool:
     if not before:  # "Today I merged", and not "Today, distributed systems"
         return not words["subjects"].isdisjoint(after[:1]) and any(_is_past(after[: end + 1]) for end in range(1, 5))
     return any(_is_past(before[: end + 1]) for end in range(len(before)))
+
+
+def _is_ahead(before: Sequence[str], after: Sequence[str]) -> bool:
+    """Return whether a sentence says of one thing that it is to come, and sets no value and tells of no past."""
+    words, sentence = _language().words, {*before, *after}
+    is_value = not words["values"].isdisjoint(before[-1:]) or not words["some"].isdisjoint(before[:1])
+    if is_value or sentence & (words["rule"] | words["lasting"]) or _past_verbs(before, after) - words["coming"]:
+        return False
+    return bool(sentence & (words["coming"] | words["comes"] | words["ahead"]))
+
+
+def _past_verbs(*parts: Sequence[str]) -> set[str]:
+    """Return the verbs by which the parts of a sentence tell of the past."""
+    return {each[end] for each in parts for end in range(len(each)) if _is_past(each[: end + 1], "happened")}
 
 
 def _is_past(words: Sequence[str], verbs: str = "past") -> bool:
@@ -361,9 +383,10 @@ def _language() -> _Language:
             rf"{months} \d|\d{{1,2}}(?:st|nd|rd|th)? {months})",
             re.IGNORECASE,
         ),
-        after_phrases=re.compile(rf"\s+(?:{raw['after_phrases']})\b", re.IGNORECASE),
+        after_phrases=re.compile(rf"['’]?\s+(?:{raw['after_phrases']})\b", re.IGNORECASE),
         anchored=re.compile(rf"\b(?:{raw['anchored']})\s+$", re.IGNORECASE),
         joined=re.compile(rf"(?:\s*(?:[,/&–]|\b(?:{_any(raw['joined'].split())})\b))*\s*", re.IGNORECASE),
+        owned=re.compile(r"\w['’]s\s+$", re.IGNORECASE),
         of_weekday=re.compile(rf"\b(?:{_any(weekdays)}|{_any(day[:3] for day in weekdays)})s?,?\s+$", re.IGNORECASE),
         counted=re.compile(rf"\b(?:{_any(units)}|{_any(numbers)}),?\s+(?:and|or|to)?\s*$", re.IGNORECASE),
         words={key: frozenset(value.split()) for key, value in lists.items()},

@@ -187,6 +187,26 @@ def test_an_observation_that_the_page_has_is_not_appended_though_one_that_differ
     assert "says so already" in w.run("w", "inbox", "approve", item, expect=1).stderr
 
 
+@pytest.mark.parametrize(
+    ("body", "name", "page"),
+    [
+        ({"what": "note"}, "memory.md", "# Me\n\n* The staging host listens on 9090.\n"),
+        (
+            {"what": "person", "peer": "ann"},
+            "user-model.md",
+            "# User model\n\n## ann\n- the staging host listens on 9090\n",
+        ),
+    ],
+)
+def test_what_a_person_wrote_into_the_page_without_a_date_is_not_written_there_again(w, body, name, page):
+    file = w.folder / "w/agents/velma" / name
+    file.write_text(page)
+    note = "The staging host listens on 9090"
+    item = put(w, "candidate", note, body={**body, "note": note})
+    assert "says so already" in w.run("w", "inbox", "approve", item, expect=1).stderr
+    assert file.read_text() == page
+
+
 def test_a_candidate_becomes_a_lesson_at_a_yes_unless_it_is_known_by_then(w):
     one = put(w, "candidate", LESSON, body={"pattern": LESSON, "wrong": "w", "right": "r"})
     two = put(w, "candidate", NEVER, body={"pattern": NEVER, "wrong": "w", "right": "r"})
@@ -444,6 +464,11 @@ def test_a_draft_that_somebody_wrote_in_is_not_dropped(w):
     assert "Mine, too." in draft.read_text()
     decide(w, "approve", id_)
     assert "Mine, too." in (w.folder / "w/.claude/skills/lint/SKILL.md").read_text()
+
+
+def test_a_diff_that_is_a_line_too_long_says_so(w):
+    put(w, "guard", "Shall it stop?", diff="\n".join(f"+ {number}" for number in range(13)))
+    assert w.run("w", "inbox").stdout.endswith("    + 11\n    ... 1 more line\n")
 
 
 def test_days_to_a_decision_are_in_the_statistics(w):

@@ -363,6 +363,29 @@ def test_an_answer_to_a_pair_that_is_taken_back_stands_in_nobodys_way(w):
     assert known(w) == {"Run the linter before a push": "candidate", "Run mypy before a push": "retired"}
 
 
+_DATED = "## 2026-11-20 14:00Z — t\n**What I got wrong:** w\n**Correct approach:** r\n**Pattern:** {} yesterday\n\n"
+
+
+@pytest.mark.parametrize(
+    "words", [("tidy",), ("sleep", "--only", "tidy"), ("sleep",), ("tidy", "--report", "report.md")], ids=" ".join
+)
+def test_a_pass_that_only_put_something_to_a_person_or_read_a_report_is_not_passed_over(w, words):
+    if "--report" in words:
+        report = "## Organization Report\nConsolidated: 3 entries\nRemoved: 1\nRe-indexed: 2 files\n"
+        (w.folder / "w/report.md").write_text(report, encoding="utf-8")
+    else:
+        rows = [_DATED.format(f"Service {number} failed on rack r{number}") for number in range(21)]
+        (w.folder / "w/agents/velma/corrections.md").write_text("".join(rows), encoding="utf-8")
+    w.run("w", "sync")
+    w.correct("w", LESSON)
+    shown = w.run("w", *words)
+    assert "`fleet undo " not in shown.stdout, "else it left a run"
+    done = w.run("w", "undo", expect=1)
+    assert f"the last command here was `fleet {words[0]}`" in done.stderr
+    assert "`fleet undo correct-" in done.stderr
+    assert known(w)[LESSON] != "retired"
+
+
 def test_a_tidying_that_is_taken_back_stands_in_nobodys_way(w):
     w.correct("w", LESSON)
     w.run("w", "edit", w.correct("w", "The build broke yesterday"), "--set", "scope=private")

@@ -109,6 +109,18 @@ def test_what_is_no_observation_is_refused(project, words):
     assert not project.page
 
 
+@pytest.mark.parametrize(
+    ("text", "noted"),
+    [
+        *((each, each) for each in ("--no-verify hides it", "*.pyc files stay", "#12 is mended", "**Note** the lock")),
+        *(("# the lock", "the lock"), ("- * the lock", "the lock"), (">the lock", "the lock"), ("| a | b", "a | b")),
+    ],
+)
+def test_signs_of_markdown_before_the_words_are_left_out_and_signs_of_a_name_are_not(project, text, noted):
+    project.fleet("observe", "fix", "--session", "s1", "--", text)
+    assert f"| Fixed: {noted} <!--" in project.seen()[0]
+
+
 def test_a_dead_end_may_be_two_words(project):
     project.fleet("observe", "dead", "end", "esbuild has no CSS modules", "--session", "s1")
     assert "| Dead end: esbuild" in project.seen()[0]
@@ -375,6 +387,9 @@ def test_the_same_session_in_the_log_and_in_observations_is_one(project):
         ("DB_URL must be set for unit tests", "fix", "Gotcha"),
         ("Never edit the files in dist", "commit", "Boundary"),
         ("Do not run migrations against production", "fix", "Boundary"),
+        ("pin node 18 for the build", "fix", "Gotcha"),
+        ("fixed the build by another lockfile", "fix", "Gotcha"),
+        ("pull the big images from the mirror", "workaround", "Gotcha"),
         ("Result type for API answers in services", "reuse", "Pattern"),
         ("barrel exports in each feature module", "commit", "Pattern"),
     ],
@@ -886,6 +901,20 @@ def test_a_yes_in_the_inbox_moves_the_row_and_a_no_takes_it_out(project):
     assert [row[1] for row in project.rows()] == ["my own row"]
     three_sessions(project, "Never edit the files in dist", first=8)
     assert [row[1] for row in project.rows()] == ["my own row"]
+
+
+def test_a_row_that_a_person_wrote_into_agents_md_meanwhile_is_not_written_there_again(project):
+    three_sessions(project)
+    [id_] = inbox_ids(project)
+    mine = f"# A\n\n### Gotchas\n- {GOTCHA.upper()}\n"
+    project.write("AGENTS.md", mine)
+    assert "AGENTS.md says so by now" in project.fleet("inbox", "approve", id_, expect=1).stderr
+    assert project.read("AGENTS.md") == mine
+    assert not inbox_ids(project)
+    project.write("AGENTS.md", "# A\n")
+    assert list(inbox_ids(project)) == [id_], "the row stands under Ready to Promote still"
+    project.fleet("inbox", "approve", id_)
+    assert project.read("AGENTS.md").count(GOTCHA) == 1
 
 
 def test_a_row_waits_once_with_its_evidence_in_the_inbox_of_the_agent_that_suggested_it(project):

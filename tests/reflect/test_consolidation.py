@@ -68,6 +68,7 @@ def test_three_gates_and_each_of_them_closes(project):
         LOCK, json.dumps({"last_consolidated_at": project.now_ms - 24 * HOUR + 1, "locked_by": None, "locked_at": None})
     )
     assert not project.check().is_open
+    assert "time: 23.9 of 24 h" in project.check().summary()
     project.write(
         LOCK, json.dumps({"last_consolidated_at": project.now_ms - 24 * HOUR, "locked_by": None, "locked_at": None})
     )
@@ -446,6 +447,8 @@ def test_what_recurred_becomes_a_topic_in_the_seeds_form(project):
     ("section", "text", "kind"),
     [
         ("What Didn't", "mocking the clock in the scheduler tests", "gotcha"),
+        ("What Worked", "Fixed: pin node 18 for the build", "gotcha"),
+        ("What Worked", "pnpm store in the build cache", "pattern"),
         ("Patterns Learned", "Result type for every API answer", "pattern"),
         ("Decisions Made", "small commits with a body", "preference"),
         ("Patterns Learned", "prefers tabs in Go files", "preference"),

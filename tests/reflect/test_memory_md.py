@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.reflect.memory_md import CLOSING, OPENING, Memory, UserModel, hot
+from fleet.reflect.memory_md import CLOSING, OPENING, Memory, Notes, UserModel, hot
 
 IDS = [f"p-{n:016x}" for n in range(1, 7)]
 
@@ -45,6 +45,12 @@ def test_an_observation_is_known_though_one_that_differs_stands_before_it():
     )
     page += b"- 2026-01-03: Prefers pytest 8 for unit tests\n"
     assert UserModel(page).with_observed({"ann": ("Prefers pytest 8, for unit tests",)}, "2026-02-02") == (page, [])
+
+
+def test_a_note_keeps_the_signs_of_a_name_that_it_begins_with():
+    notes = ["--no-verify hides the hook", "*.pyc files stay", "# The lock is held"]
+    added = Notes(b"").with_more(notes, "2026-05-09", "velma").added
+    assert [each.partition(": ")[2] for each in added] == [*notes[:2], "The lock is held"]
 
 
 def test_a_block_goes_before_the_notes_of_a_memory_that_has_none():

@@ -16,7 +16,7 @@ from fleet.hosts import sessions
 from fleet.hosts.local import Call, LocalFolder
 from fleet.learn.corrections_md import Correction
 from fleet.learn.signals import Signals
-from fleet.model.errors import BusyError, DiskError
+from fleet.model.errors import BusyError, DiskError, NoError
 from fleet.reflect import memory_md, records
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.records import Records
@@ -377,6 +377,24 @@ def test_after_an_answer_to_an_addition_another_one_to_that_skill_is_proposed(w,
     w.files.replace(draft, page.read_bytes())  # as a yes left it before
     more = "Tell the room afterwards which branch went out, and who is to look at it."
     assert drafted(w, tmp_path, talk, 5, more, "How a branch is published").count == 1
+
+
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_a_draft_whose_item_is_closed_keeps_no_addition_out_unless_a_person_edited_it(w, talk, tmp_path, is_edited):
+    drafted(w, tmp_path, talk, 2, FETCH, "How a branch is published")
+    draft, page = w.home("velma") / "skills/publish/SKILL.md", w.root / ".claude/skills/publish/SKILL.md"
+    if is_edited:
+        draft.write_text(f"{draft.read_text()}mine\n")
+    page.parent.mkdir(parents=True)
+    page.write_text("# Mine\n")
+    with pytest.raises(NoError, match="waits no longer: ") as closed:
+        deciding.approve(w, "velma", Inboxes(w, ["velma"]).waiting()[0].item.id)
+    assert draft.exists() is is_edited
+    assert drafted(w, tmp_path, talk, 3, LEASE, "How a branch is pushed").count == (not is_edited)
+    if not is_edited:
+        assert "; removed the draft agents/velma/skills/publish/SKILL.md, and `fleet undo decide-" in str(closed.value)
+        deciding.approve(w, "velma", Inboxes(w, ["velma"]).waiting()[0].item.id)
+        assert page.read_text() == f"# Mine\n\n## From a session\n\n{LEASE}\n"
 
 
 def test_secrets_are_taken_out_before_every_writer_and_out_of_the_record(w, tmp_path):

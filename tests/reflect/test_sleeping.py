@@ -565,6 +565,18 @@ def reflector(stand: Stage, *words: str, agree: bool = True) -> None:
         stand.run("w", "reflect", "--agree")
 
 
+def test_a_choice_of_the_reflector_is_one_document_and_none_beside_what_was_reflected_on(waiting):
+    reflector(waiting, "/bin/cat", agree=False)
+    agreed = json.loads(waiting.run("w", "reflect", "--agree", "--json").stdout)
+    assert agreed == {"reflector": "command", "agreed": ['command ["/bin/cat"]'], "trouble": ""}
+    assert json.loads(waiting.run("w", "reflect", "--agree", "--json").stdout)["agreed"] == []
+    (waiting.folder / "w/fleet.toml").write_text("")
+    assert json.loads(waiting.run("w", "reflect", "--use", "rules", "--json").stdout)["reflector"] == "rules"
+    talk = str(waiting.folder / "t/s.jsonl")
+    [both] = json.loads(waiting.run("w", "reflect", "--use", "rules", "--transcript", talk, "--json").stdout)
+    assert both["record"]["reflector"] == "rules"
+
+
 def reflected(stand: Stage, *words: str, **env: str) -> dict:
     slept = json.loads(stand.run("w", "sleep", "--only", "reflections", "--json", *words, **env).stdout)
     return slept["phases"][0]

@@ -89,6 +89,43 @@ def test_notes_of_what_happened_or_will_are_dated(section, most):
     assert [found for found, text, wanted in notes if found not in (text, wanted)] == []
 
 
+def test_a_time_from_now_is_a_date_of_what_is_to_come_and_not_as_a_value():
+    for text in (
+        "Set the expiry to 30 days from now",
+        "Tokens expire 30 days from now",
+        "Certificates are renewed 30 days from today's date",
+        "A token is revoked a week from today",
+        "The expiry is 2 weeks from Monday",
+        "We set the lock so that it ends 3 days from now",
+        "Never set the expiry to 10 years from now",
+        "It took 3 days from tomorrow",
+    ):
+        assert absolutize(text, AT) == text
+    assert absolutize("We will meet a week from Monday", AT) == "We will meet 2026-04-27"
+
+
+def test_this_friday_of_what_happened_stays():
+    for text in (
+        "We fixed the pager this Friday and it held",
+        "I broke the build this Monday",
+        "We fixed it on this Monday's call",
+    ):
+        assert absolutize(text, AT) == text
+    assert absolutize("I moved the demo to this Friday", AT) == "I moved the demo to 2026-04-17"
+
+
+def test_words_that_a_phrase_is_only_a_part_of_stay():
+    for text in (
+        "It was Bob's last week and he left",
+        "Alice’s last month was hard, she left",
+        "We will release it in 3 weeks time",
+        "I will check again in 3 weeks' time",
+        "We'll meet tomorrow week",
+        "We will move it next Tuesday week",
+    ):
+        assert absolutize(text, AT) == text
+
+
 def test_one_phrase_of_any_day_makes_its_sentence_a_rule_and_no_other_sentence():
     text = "Never deploy today what you can test tomorrow. Yesterday it broke"
     assert absolutize(text, AT) == "Never deploy today what you can test tomorrow. 2026-04-14 it broke"
