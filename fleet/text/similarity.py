@@ -276,7 +276,7 @@ class ParsedText:
         So it may where they differ in one or two words at a single position, or in two that changed places, and where
         the same numbers changed places.
         """
-        one, theirs = self._telling, other._telling
+        one, theirs = self._decisive, other._decisive
         head = _shared_head(one, theirs)
         tail = _shared_head(one[head:][::-1], theirs[head:][::-1])
         middle = len(one) - head - tail, len(theirs) - head - tail
@@ -289,7 +289,7 @@ class ParsedText:
 
     def is_part(self, other: "ParsedText") -> bool:
         """Return whether one text says all that the other says, and more: that may be a condition."""
-        short, long = sorted((self._telling, other._telling), key=len)
+        short, long = sorted((self._decisive, other._decisive), key=len)
         rest = iter(long)
         return len(short) < len(long) and all(each in rest for each in short)
 
@@ -301,11 +301,11 @@ class ParsedText:
     @cached_property
     def ordered(self) -> list[str]:
         """Stems, numbers and negations in their order."""
-        told = (w for w in self.words if w.is_number or w.is_negator or w.stem in self.stems)
-        return ["not" if w.is_negator else w.stem for w in told]
+        counted = (w for w in self.words if w.is_number or w.is_negator or w.stem in self.stems)
+        return ["not" if w.is_negator else w.stem for w in counted]
 
     @cached_property
-    def _telling(self) -> list[str]:
+    def _decisive(self) -> list[str]:
         """Stems and numbers in their order, with the stop words that may decide what is meant."""
         stop, deciding = _words("stop"), _words("deciding")
         return [
