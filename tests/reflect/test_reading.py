@@ -225,6 +225,23 @@ def test_a_failure_after_which_no_command_of_its_family_worked_supports_nothing(
     assert support.of(failing) == "no command failed with what it quotes and worked later"
 
 
+@pytest.mark.parametrize(
+    ("typed", "text"),
+    [
+        ("no, never push to main without asking me first", "Never push to main without asking"),
+        ("no, don't use npm here, use pnpm", "Use pnpm rather than npm"),
+        ("no, use tabs in makefiles", "Use tabs in makefiles, not spaces"),
+        ("don't mock the database in the tests, use the docker one", "Tests use the docker database, not a mock"),
+        ("you forgot to run the linter before the commit again", "Run the linter before a commit"),
+    ],
+)
+def test_a_lesson_in_other_words_than_its_quotation_is_supported(tmp_path, typed, text):
+    talk = Talk(tmp_path / "t.jsonl").says(f"{typed}. And push to main when it is done.")
+    support = digest.Support(sessions.read(talk.path).events)
+    assert not support.of(Lesson(text=text, by="person", quote=typed))
+    assert not support.of_note(text)
+
+
 def as_read(talk: Talk) -> Session:
     return sessions.read(talk.path)
 
