@@ -12,7 +12,7 @@ where they name nothing that neither had, and turn round nothing that a person s
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -127,7 +127,8 @@ def _rows(events: Sequence[Event]) -> list[_Row]:
             calls[event.id] = event
             rows.append(_Row("call", f"call {event.tool}", event.about, event.line))
         elif event.kind in ("refused", "stopped"):
-            rows.append(_Row("refused", f"person {event.kind}", _objected(event, calls), event.line))
+            who = "person" if _is_persons(event, calls) else "call"
+            rows.append(_Row("refused", f"{who} {event.kind}", _objected(event, calls), event.line))
         elif event.kind == "result":
             rows.append(_result(event, calls.get(event.id), failing))
     _conclude(rows)
@@ -140,7 +141,12 @@ def _conclude(rows: list[_Row]) -> None:
         rows[-1] = rows[-1]._replace(rank="concluded")
 
 
-def _objected(event: Event, calls: dict[str, Event]) -> str:
+def _is_persons(event: Event, calls: Mapping[str, Event]) -> bool:
+    """Return whether the words of a refusal, if any, are a person's, and not perhaps those of a tool's server."""
+    return not event.text or (event.id in calls and not calls[event.id].is_mcp)
+
+
+def _objected(event: Event, calls: Mapping[str, Event]) -> str:
     call = calls.get(event.id)
     about = f"`{call.tool} {call.about}`" if call is not None else ""
     return " ".join(filter(None, [about, f"saying: {event.text}" if event.text else ""]))
@@ -181,6 +187,7 @@ class Support:
 
     def __init__(self, events: Sequence[Event]) -> None:
         typed, read, done = list[str](), list[str](), list[str]()
+        calls = {each.id: each for each in events if each.kind == "call"}
         for event in events:
             if event.kind == "prompt" and Prompt(event.text).is_typed:
                 typed.append(unpasted(event.text))
@@ -189,7 +196,7 @@ class Support:
             elif event.kind == "prompt":
                 read.append(event.text)
             elif event.kind == "refused":
-                typed.append(event.text)
+                (typed if _is_persons(event, calls) else read).append(event.text)
             elif event.kind == "call":
                 done.append(f"{event.tool} {event.about}")
         ran = list(runs(events))
