@@ -310,6 +310,39 @@ def test_what_a_colon_ends_is_no_rule(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "never mind, I found it",
+        "Never mind the warnings for now",
+        "always happy to help, thanks",
+        "please always feel free to ask",
+        "never got an answer from them, so let us wait",
+        "do not touch the migrations folder for now",
+        "Always run the linter before a commit, but only for this time and just once",
+        "the docs say you should never use eval",
+        "the error says: never call this from the main thread",
+    ],
+)
+def test_what_holds_for_now_and_what_only_reads_like_an_order_is_no_lesson(tmp_path, said):
+    assert not rules.reflect(as_read(Talk(tmp_path / "t.jsonl").says("go on").says(said))).lessons
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "never force-push to main",
+        "always embed the license in each file",
+        "never leave a TODO without an owner in our code",
+        "always keep the log line under 100 characters",
+        "Never mind the warnings. Always run the linter before a commit.",
+    ],
+)
+def test_an_order_that_stands_is_a_lesson(tmp_path, said):
+    [lesson] = rules.reflect(as_read(Talk(tmp_path / "t.jsonl").says("go on").says(said))).lessons
+    assert said.endswith(lesson.text)
+
+
 def test_a_session_in_which_nothing_was_taught_teaches_nothing(tmp_path):
     talk = (
         Talk(tmp_path / "t.jsonl").says("what does this module do?").calls("Read", "x", file_path="/work/project/a.py")
