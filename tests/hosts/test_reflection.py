@@ -1,6 +1,7 @@
 """A session's end in the hosts' own words: heard by the hook, asked of their clients, shown at the next start."""
 
 import json
+import subprocess
 import sys
 import time
 
@@ -114,6 +115,31 @@ def test_the_end_of_a_session_is_reflected_on_by_a_process_of_its_own(place, tal
     told = json.loads(records.read_text().splitlines()[-1])
     assert told["session"] == SESSION
     assert "never force-push" in place.entries()
+
+
+@pytest.mark.parametrize("later", [("sleep", "--only", "reflections"), ("poll", "--local")])
+def test_a_session_whose_reflection_is_killed_is_named_and_reflected_on_later(place, talk, later):
+    place.fleet("init", "--agent", "tank")
+    asked = place.home / "asked"
+    env = client(place, "claude", PRINTED["claude"])
+    program = place.home / "bin" / "claude"
+    quick = program.read_text()
+    program.write_text(f"#!/bin/sh\ncat > /dev/null; touch {asked}; exec sleep 60\n")
+    place.fleet("reflect", "--use", "claude")
+    words = [sys.executable, "-m", "fleet", "reflect", "--transcript", str(talk.path)]
+    with subprocess.Popen(words, cwd=place.folder, env=place.environment(**env)) as process:
+        until = time.monotonic() + 30
+        while not asked.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        process.kill()
+    assert f"not finished: session {SESSION}" in place.fleet("records").stdout
+    [waiting] = json.loads(place.fleet("records", "--json").stdout)["interrupted"]
+    assert (waiting["session"], waiting["usd"]) == (SESSION, 0.5)
+    program.write_text(quick)
+    assert "1 not finished" in place.fleet("doctor", **env).stdout
+    place.fleet(*later, **env)
+    assert NOTE in (place.folder / "agents/tank/memory.md").read_text()
+    assert "not finished" not in place.fleet("records").stdout
 
 
 def test_a_quiet_session_is_reflected_on_by_a_poll(place, talk):
