@@ -544,7 +544,8 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
         return recorded[-1]
     stored = sessions.stored(os.fspath(workspace.root))
     if session:
-        named = [path for path in stored if session in path.stem or session in path.parent.name]
+        named = [path for path in stored if session in (path.stem, path.parent.name)]
+        named = named or [path for path in stored if session in path.stem or session in path.parent.name]
         named = named or [path for path in stored if sessions.read(path).id == session]
         if len(named) == 1:
             return named[0]

@@ -1,6 +1,7 @@
 """A session's end in the hosts' own words: heard by the hook, asked of their clients, shown at the next start."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from fleet.model import limits
 from fleet.recall.wording import STANDING
 from fleet.reflect import reflection
 from tests.hosts.conftest import SESSION
-from tests.reflect.talks import taught
+from tests.reflect.talks import Talk, taught
 
 NOTE = "never force-push to a shared branch"
 SAID = json.dumps({"outcome": "partial", "memory_notes": [NOTE]})
@@ -214,6 +215,17 @@ def test_history_says_what_it_may_cost_before_it_begins(place, talk):
     assert "1 session to reflect on" in said
     assert "at most $0.50" in said
     assert not (place.folder / "agents/tank/reflections.jsonl").exists()
+
+
+def test_a_session_is_found_by_its_whole_name_though_that_begins_anothers(place):
+    place.fleet("init", "--agent", "tank")
+    stored = place.home / ".claude/projects" / re.sub(r"[^A-Za-z0-9]", "-", str(place.folder))
+    for session in ("run1", "run10", "run11"):
+        Talk(stored / f"{session}.jsonl", session).says("never use the old linter here", cwd=str(place.folder))
+    found = json.loads(place.fleet("reflect", "--session", "run1", "--json").stdout)
+    assert [each["session"] for each in found] == ["run1"]
+    place.fleet("done", "--session", "run10")
+    assert "several transcripts" in place.fleet("reflect", "--session", "run", expect=1).stderr
 
 
 def test_a_session_must_be_named(place):
