@@ -137,7 +137,7 @@ class Flagging:
             if part.has_objection():
                 known = set(self._notes.all())
                 found, waits = objections(part.events(), prompt)
-                found = [each for each in found if f"heard {each.id}" not in known]
+                found = [each for each in found if f"heard {each.id}" not in known and not each.is_mcp]
             return found, waits.offset if waits is not None else part.ends
         return [], -1
 

@@ -78,6 +78,15 @@ class ReflectResult(NamedTuple):
         return self.why or (self.record.summary() if self.record is not None else "nothing was done")
 
 
+class _EndedSession(NamedTuple):
+    """Session that is due: its id, its agent and its transcript; whether an earlier pass was interrupted."""
+
+    session: str
+    agent: str
+    path: str
+    is_resumed: bool = False
+
+
 class _PastSession(NamedTuple):
     """Past session without a reflection: its transcript, the approximate tokens of its digest, and its time."""
 
@@ -213,8 +222,10 @@ def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
         many = counted(banned, "reflection")
         yield "note", f"{summary}; {many} had a banned word", "all of each was rejected", do
         return
-    deferred = len(Records(workspace, agent).deferred()) if agent else 0
-    yield "ok", f"{summary}{f'; {deferred:,} deferred to a later day' if deferred else ''}"
+    ledger = Records(workspace, agent) if agent else None
+    number, left = (len(ledger.deferred()), len(ledger.interrupted())) if ledger else (0, 0)
+    deferred = f"; {number:,} deferred to a later day" if number else ""
+    yield "ok", f"{summary}{deferred}{f'; {left:,} not finished, see `fleet records`' if left else ''}"
 
 
 # --- one session ----------------------------------------------------------------------------------------------------
@@ -459,6 +470,8 @@ def _ask(workspace: Workspace, agent: str, session: Session, session_digest: dig
 def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) -> list[ReflectResult]:
     """Reflect on the sessions that ended here, or on one of them, and log each; a failing one hinders no other.
 
+    Those whose reflection a crash ended are among them.
+
     A guest's wait until an agent is named, and are the default agent's then, as the guest's log is. A dry run plans
     them, each at its maximal cost.
     """
@@ -468,8 +481,7 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
         return []
     room = settings.daily_usd - records.spent(workspace, workspace.wall()[:10]) if dry_run else 0.0
     root, results = os.fspath(workspace.root), list[ReflectResult]()
-    named = [each for each in LocalFolder(root).heard() if each.session == only] if only else []
-    for session in named or LocalFolder(root).due(settings.idle_min * 60_000):
+    for session in _due(workspace, settings.idle_min * 60_000, only):
         is_guest = workspace.is_guest(session.agent)
         if not (agent := workspace.replicas().default_agent if is_guest else session.agent):
             continue
@@ -482,7 +494,7 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
                 # Known to wait: its transcript is not read again until a model can be asked.
                 results.append(ReflectResult(session.session, why=f"deferred: {_no_room(choice)}", is_deferred=True))
                 continue
-            result = reflect(workspace, agent, Path(session.path), dry_run=dry_run)
+            result = reflect(workspace, agent, Path(session.path), dry_run=dry_run, by_hand=session.is_resumed)
             if dry_run and result.record is not None and result.record.usd:
                 room -= result.record.usd
                 if room < -1e-9 or choice.trouble:
@@ -495,6 +507,21 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
         except FleetError as why:
             results.append(ReflectResult(session.session, why=str(why)))
     return results
+
+
+def _due(workspace: Workspace, idle_ms: float, only: str) -> list[_EndedSession]:
+    """Return the one session that is named, else those that have ended, then those whose reflection was interrupted."""
+    folder = LocalFolder(os.fspath(workspace.root))
+    heard = folder.heard()
+    if named := [_EndedSession(each.session, each.agent, each.path) for each in heard if each.session == only]:
+        return named
+    interrupted = [
+        _EndedSession(each.session, agent, each.transcript, is_resumed=True)
+        for agent in workspace.agents_here()
+        for each in Records(workspace, agent).interrupted()
+        if not any(one.session == each.session for one in heard)  # its end is still to come, or it is due for that
+    ]
+    return [*(_EndedSession(each.session, each.agent, each.path) for each in folder.due(idle_ms)), *interrupted]
 
 
 def _forget(workspace: Workspace, agent: str, session: str) -> list[ReflectResult]:
@@ -517,7 +544,8 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
         return recorded[-1]
     stored = sessions.stored(os.fspath(workspace.root))
     if session:
-        named = [path for path in stored if session in path.stem or session in path.parent.name]
+        named = [path for path in stored if session in (path.stem, path.parent.name)]
+        named = named or [path for path in stored if session in path.stem or session in path.parent.name]
         named = named or [path for path in stored if sessions.read(path).id == session]
         if len(named) == 1:
             return named[0]

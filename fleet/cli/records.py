@@ -37,12 +37,13 @@ def _records(
             _show(passes[number - 1])
             return
         recent = [each for each in reversed(passes) if each.record.at >= first]
-        deferred = Records(workspace, who).deferred()
+        deferred, interrupted = Records(workspace, who).deferred(), Records(workspace, who).interrupted()
         document = {
             "records": [_as_json(each) for each in recent],
             "deferred": [{"session": each.session, "at": each.at, "why": each.why} for each in deferred],
+            "interrupted": [{"session": each.session, "at": each.at, "usd": each.usd} for each in interrupted],
         }
-        output.show(document, _listed(recent, deferred, since))
+        output.show(document, _listed(recent, deferred, interrupted, since))
 
 
 def _as_json(pass_: Pass) -> dict[str, object]:
@@ -51,11 +52,16 @@ def _as_json(pass_: Pass) -> dict[str, object]:
     return record.as_json(with_raw=False) | more | {"told": record.summary()}
 
 
-def _listed(passes: list[Pass], deferred: list[Record], since: str) -> list[str]:
+def _listed(passes: list[Pass], deferred: list[Record], interrupted: list[Record], since: str) -> list[str]:
     rows = [_row(each) for each in (passes if since else passes[:_LISTED])]
     if len(passes) > _LISTED and not since:
         rows.append(f"and {len(passes) - _LISTED:,} older; --since DATE lists them")
     rows += [f"deferred: session {late.session or '?'}, since {late.at[:10]}: {late.why}" for late in deferred]
+    rows += [
+        f"not finished: session {each.session or '?'}, since {output.when(each.at)}, ${each.usd or 0.0:.2f} reserved: "
+        "another process works on it, or it was killed and the next `fleet sleep` goes on"
+        for each in interrupted
+    ]
     return rows or ["no session was reflected on yet"]
 
 

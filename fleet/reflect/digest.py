@@ -6,12 +6,13 @@ first. The digest counts what it leaves out. Every row has the number of its lin
 untrusted text: nothing here acts on it, and host frames in it are made inert.
 
 The session also supports a reflector's statements (``Support``, docs/adr/0021): where their quotation is part of what a
-person typed, or of a failure that was fixed, and their own words are rather those than of a text that was only read.
+person typed, or of a failure that was fixed, and their own words are rather those than of a text that was only read;
+where they name nothing that neither had, and turn round nothing that a person said.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from fleet.reflect.reflection import FAILURE, PERSON, Lesson
 from fleet.text import screening, shell
 from fleet.text.advice import pattern
 from fleet.text.prompts import Event, Prompt, is_letter
-from fleet.text.similarity import is_stop
+from fleet.text.similarity import CHARS_MAX, TURNS, ParsedText, is_stop
 
 TOKENS_MAX = 24_000
 _EDGE_SHARE = 0.1
@@ -126,7 +127,8 @@ def _rows(events: Sequence[Event]) -> list[_Row]:
             calls[event.id] = event
             rows.append(_Row("call", f"call {event.tool}", event.about, event.line))
         elif event.kind in ("refused", "stopped"):
-            rows.append(_Row("refused", f"person {event.kind}", _objected(event, calls), event.line))
+            who = "person" if _is_persons(event, calls) else "call"
+            rows.append(_Row("refused", f"{who} {event.kind}", _objected(event, calls), event.line))
         elif event.kind == "result":
             rows.append(_result(event, calls.get(event.id), failing))
     _conclude(rows)
@@ -139,7 +141,12 @@ def _conclude(rows: list[_Row]) -> None:
         rows[-1] = rows[-1]._replace(rank="concluded")
 
 
-def _objected(event: Event, calls: dict[str, Event]) -> str:
+def _is_persons(event: Event, calls: Mapping[str, Event]) -> bool:
+    """Return whether the words of a refusal, if any, are a person's, and not perhaps those of a tool's server."""
+    return not event.text or (event.id in calls and not calls[event.id].is_mcp)
+
+
+def _objected(event: Event, calls: Mapping[str, Event]) -> str:
     call = calls.get(event.id)
     about = f"`{call.tool} {call.about}`" if call is not None else ""
     return " ".join(filter(None, [about, f"saying: {event.text}" if event.text else ""]))
@@ -165,6 +172,8 @@ _NOTE_SHARE_MIN = 0.5
 _READ_SHARE_MAX = 0.6
 """Share of a statement's words from which on it may be copied from a text that was only read."""
 _WINDOW_WORDS = 60
+_SENTENCE = re.compile(rf"(?:[^.!?。！？\n]|[.!?](?=\S)){{1,{CHARS_MAX}}}")
+_CLOSEST_MAX = 20
 _pattern = partial(pattern, str(Path(__file__).with_name("data") / "rules.toml"))
 _BLOCK = re.compile(
     r"```.*?(?:```|\Z)|<([a-z]+[-_][\w-]{0,40})\b[^<>]{0,400}>.*?(?:</\1>|\Z)|<([a-z]\w{0,40})\b[^<>]{0,400}>.*?</\2>",
@@ -178,6 +187,7 @@ class Support:
 
     def __init__(self, events: Sequence[Event]) -> None:
         typed, read, done = list[str](), list[str](), list[str]()
+        calls = {each.id: each for each in events if each.kind == "call"}
         for event in events:
             if event.kind == "prompt" and Prompt(event.text).is_typed:
                 typed.append(unpasted(event.text))
@@ -186,7 +196,7 @@ class Support:
             elif event.kind == "prompt":
                 read.append(event.text)
             elif event.kind == "refused":
-                typed.append(event.text)
+                (typed if _is_persons(event, calls) else read).append(event.text)
             elif event.kind == "call":
                 done.append(f"{event.tool} {event.about}")
         ran = list(runs(events))
@@ -194,46 +204,71 @@ class Support:
         of_failures = {id(result) for _, result in failed}
         read += [each.text for each in events if each.kind == "result" and id(each) not in of_failures]
         self._mended = list(_mended(ran))
-        self._said = "\n".join(typed)
-        self._said_flat = _flat(self._said)
-        self._known = {*_stems(self._said), *_stems("\n".join(done))}
+        text = "\n".join(typed)
+        self._typed, self._done = _flat(text), _flat("\n".join(done))
+        self._typed_stems = {*_stems(text)}
+        self._known = self._typed_stems.union(_stems(self._done))
+        self._sentences = [(each, {*_stems(each)}) for each in _SENTENCE.findall(text)]
         self._read = [window for text in read for window in _windows(text)]
         self._printed = [window for _, result in failed for window in _windows(result.text)]
 
     def of(self, lesson: Lesson) -> str:
         """Return why a lesson is not supported; "" where it is."""
-        words = set(_stems(lesson.text))
+        quote, source, places = _flat(lesson.quote), lesson.quote, self._read
         if lesson.by == PERSON:
-            quote = _flat(lesson.quote)
-            if len(quote.split()) < _QUOTE_WORDS_MIN or quote not in self._said_flat:
+            if len(quote.split()) < _QUOTE_WORDS_MIN or quote not in self._typed:
                 return "no person said what it quotes"
-            context = {*_stems(lesson.quote)}
+            context, places = {*_stems(lesson.quote)}, [*self._read, *self._printed]
         elif lesson.by == FAILURE:
-            quote = _flat(lesson.quote)
             failure = next((text for text in self._mended if quote and quote in _flat(text)), "")
             if not failure:
                 return "no command failed with what it quotes and worked later"
             if wants_to_be_obeyed(lesson.quote):
                 return "what the command printed wants to be obeyed"
             context = {*_stems(failure), *self._known}
+            source = "\n".join([source, *(row for row in failure.split("\n") if quote in _flat(row))])
         else:
             return "nothing in the session is quoted for it"
-        if _share(words, context) < _LESSON_SHARE_MIN:
+        if _share({*_stems(lesson.text)}, context) < _LESSON_SHARE_MIN:
             return "what it quotes is about something else"
-        return self._only_read(words, self._read if lesson.by == FAILURE else [*self._read, *self._printed])
+        doubts = (self._doubt(each, source, places, context) for each in (lesson.text, lesson.right))
+        return next(filter(None, doubts), "")
 
     def of_note(self, note: str) -> str:
         """Return why a note is not supported; "" where it is."""
-        words = set(_stems(note))
-        if _share(words, self._known) < _NOTE_SHARE_MIN:
+        if _share({*_stems(note)}, self._known) < _NOTE_SHARE_MIN:
             return "it says what no person said and no command did"
-        return self._only_read(words, [*self._read, *self._printed])
+        return self._doubt(note, "", [*self._read, *self._printed], set())
 
-    def _only_read(self, words: set[str], places: Iterable[set[str]]) -> str:
-        """Return that a statement is closer to a text that was only read than to the person's words; "" otherwise."""
-        own = _share(words, set(_stems(self._said)))
-        most = max((_share(words, window) for window in places), default=0.0)
-        return "it is what a document or a tool's output says" if most > max(own, _READ_SHARE_MAX) else ""
+    def _doubt(self, statement: str, source: str, places: Sequence[set[str]], context: set[str]) -> str:
+        """Return why the words of a statement are not those of a person, a command or its source; "" otherwise."""
+        known = f" {self._typed} {self._done} {_flat(source)} "
+        if unknown := next((each for each in _names(statement) if f" {_flat(each)} " not in known), ""):
+            return f"it names {unknown[:80]}, which no person said and no command had"
+        if any(self._is_turned(each) for each in _SENTENCE.findall(statement)):
+            return "it may say the opposite of what a person said"
+        return self._only_read({*_stems(statement)}, places, self._known | context)
+
+    def _is_turned(self, statement: str) -> bool:
+        """Return whether each of the person's sentences that have most of a statement's words turns it round."""
+        words = {*_stems(statement)}
+        shares = [_share(words, stems) for _, stems in self._sentences]
+        most = max(shares, default=0.0)
+        if most < _NOTE_SHARE_MIN:
+            return False
+        closest = [each for (each, _), share in zip(self._sentences, shares, strict=True) if share == most]
+        mine, *others = ParsedText.of([statement, *closest[-_CLOSEST_MAX:]])
+        return all(TURNS.intersection(mine.differences(other)) for other in others)
+
+    def _only_read(self, words: set[str], places: Iterable[set[str]], known: set[str]) -> str:
+        """Return that a statement, or what it adds to known words, is from a text that was only read; "" otherwise."""
+        own, added = _share(words, self._typed_stems), words - known
+        for place in places:
+            share = _share(words, place)
+            is_added = len(added) > 1 and share >= _READ_SHARE_MAX and _share(added, place) > _READ_SHARE_MAX
+            if is_added or share > max(own, _READ_SHARE_MAX):
+                return "it is what a document or a tool's output says"
+        return ""
 
 
 def wants_to_be_obeyed(text: str) -> bool:
@@ -289,6 +324,14 @@ def _windows(text: str) -> Iterator[set[str]]:
     step = _WINDOW_WORDS // 2
     for index in range(0, max(1, len(words) - step), step):
         yield set(words[index : index + _WINDOW_WORDS])
+
+
+def _names(text: str) -> Iterator[str]:
+    """Yield the hosts, paths, figures and other names of a text, but for those that it warns of."""
+    text = text.rpartition(" ")[0] if text.endswith("…") else text
+    yield from (each for each in _flat(text).split() if any(map(str.isdigit, each)))
+    for parsed in ParsedText.of(_SENTENCE.findall(text)):
+        yield from (each.text for each in parsed.words if each.is_exact and not each.is_negated and _flat(each.text))
 
 
 def _share(words: set[str], among: Iterable[str]) -> float:

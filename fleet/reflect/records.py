@@ -6,6 +6,7 @@ that deleting a database gives nobody a second budget.
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -160,6 +161,20 @@ class Records:
             elif record.line == RAN and record.kind == "reflection":
                 pending.pop(record.session, None)
         return list(pending.values())
+
+    def interrupted(self) -> list[Record]:
+        """Return the reservations of reflections that are not finished, oldest first, each session once.
+
+        Another process works on it, or was killed. A session whose transcript is gone waits for nothing, and one whose
+        question a person stopped is settled without an answer.
+        """
+        pending: dict[str, Record] = {}
+        for record in self.read():
+            if record.line == RESERVED:
+                pending[record.session] = record
+            elif record.kind == "reflection" and (record.line == RAN or (record.line == SETTLED and not record.raw)):
+                pending.pop(record.session, None)
+        return [each for each in pending.values() if Path(each.transcript).is_file()]
 
     def undo(self, run: str, why: str = "", *, again: bool = False) -> bool:
         """Note that a pass was undone, or with ``again`` that it stands once more; return whether it is known."""

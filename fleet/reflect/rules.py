@@ -105,6 +105,7 @@ class Proposal(NamedTuple):
             worth -= 3 * (_pattern("chats").match(text) is not None) + 2 * (not asks and "?" in text)
             worth -= 3 * (words < _POINTING_WORDS_MAX and _pattern("points").search(text) is not None)
             worth -= 2 * (words < _WORDS_MIN) + (words > _WORDS_MAX) + 4 * text.endswith((":", "："))  # and what?
+            worth = min(worth, LESSON_MIN - 1) if _is_passing(text) else worth
         elif wants_to_be_obeyed(quote):
             worth = 0
         supports = _line(quote or excerpt, 2_000)
@@ -197,6 +198,12 @@ def _standing(session: str, event: Event) -> Iterator[Proposal]:
             sentence
         ):
             yield Proposal.of(session, "standing", sentence, "", event.at, _WORTH["standing"], line=event.line)
+
+
+def _is_passing(text: str) -> bool:
+    """Return whether what binds in a text does so for now alone, is what somebody else says, or only reads so."""
+    binding = (each[0] for each in _SENTENCE.finditer(text) if _pattern("binds").search(each[0]))
+    return _pattern("passes").search(text) is not None and all(map(_pattern("passes").search, binding))
 
 
 def _failed(session: Session) -> Iterator[Proposal]:

@@ -54,6 +54,11 @@ class Event:
         self.kind, self.id, self.text, self.tool, self.about, self.is_ok = kind, name, text, tool, about, is_ok
         self.at, self.offset, self.line = "", 0, 0
 
+    @property
+    def is_mcp(self) -> bool:
+        """True for a call of an MCP server's tool: the server writes all of its result, words of a refusal included."""
+        return self.tool.startswith("mcp__")
+
 
 class Objection:
     """Call that a person refused, or turn that a person stopped, with the words of the refusal or of the next prompt.
@@ -64,14 +69,16 @@ class Objection:
         at: its time, as the client writes it.
         offset: in bytes, of the call, else of the line.
         line: its line number; 0 where only a part of the file was read.
+        is_mcp: its words are in the result of an MCP server's tool, which may have made up the refusal.
     """
 
-    __slots__ = ("about", "at", "id", "kind", "line", "offset", "tool", "words")
+    __slots__ = ("about", "at", "id", "is_mcp", "kind", "line", "offset", "tool", "words")
 
     def __init__(self, kind: str, event: Event, call: Event | None) -> None:
         self.kind, self.id, self.words, self.at, self.line = kind, event.id, event.text, event.at, event.line
         self.tool, self.about = (call.tool, call.about) if call is not None else ("", "")
         self.offset = call.offset if call is not None else event.offset
+        self.is_mcp = bool(event.text) and call is not None and call.is_mcp
 
     @property
     def refused(self) -> str:

@@ -1,6 +1,8 @@
 """A session's end in the hosts' own words: heard by the hook, asked of their clients, shown at the next start."""
 
 import json
+import re
+import subprocess
 import sys
 import time
 
@@ -10,7 +12,7 @@ from fleet.model import limits
 from fleet.recall.wording import STANDING
 from fleet.reflect import reflection
 from tests.hosts.conftest import SESSION
-from tests.reflect.talks import taught
+from tests.reflect.talks import Talk, taught
 
 NOTE = "never force-push to a shared branch"
 SAID = json.dumps({"outcome": "partial", "memory_notes": [NOTE]})
@@ -116,6 +118,31 @@ def test_the_end_of_a_session_is_reflected_on_by_a_process_of_its_own(place, tal
     assert "never force-push" in place.entries()
 
 
+@pytest.mark.parametrize("later", [("sleep", "--only", "reflections"), ("poll", "--local")])
+def test_a_session_whose_reflection_is_killed_is_named_and_reflected_on_later(place, talk, later):
+    place.fleet("init", "--agent", "tank")
+    asked = place.home / "asked"
+    env = client(place, "claude", PRINTED["claude"])
+    program = place.home / "bin" / "claude"
+    quick = program.read_text()
+    program.write_text(f"#!/bin/sh\ncat > /dev/null; touch {asked}; exec sleep 60\n")
+    place.fleet("reflect", "--use", "claude")
+    words = [sys.executable, "-m", "fleet", "reflect", "--transcript", str(talk.path)]
+    with subprocess.Popen(words, cwd=place.folder, env=place.environment(**env)) as process:
+        until = time.monotonic() + 30
+        while not asked.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        process.kill()
+    assert f"not finished: session {SESSION}" in place.fleet("records").stdout
+    [waiting] = json.loads(place.fleet("records", "--json").stdout)["interrupted"]
+    assert (waiting["session"], waiting["usd"]) == (SESSION, 0.5)
+    program.write_text(quick)
+    assert "1 not finished" in place.fleet("doctor", **env).stdout
+    place.fleet(*later, **env)
+    assert NOTE in (place.folder / "agents/tank/memory.md").read_text()
+    assert "not finished" not in place.fleet("records").stdout
+
+
 def test_a_quiet_session_is_reflected_on_by_a_poll(place, talk):
     place.fleet("init", "--agent", "tank")
     place.hook("UserPromptSubmit", {"transcript_path": str(talk.path), "prompt_id": "1", "prompt": "hello there"})
@@ -188,6 +215,17 @@ def test_history_says_what_it_may_cost_before_it_begins(place, talk):
     assert "1 session to reflect on" in said
     assert "at most $0.50" in said
     assert not (place.folder / "agents/tank/reflections.jsonl").exists()
+
+
+def test_a_session_is_found_by_its_whole_name_though_that_begins_anothers(place):
+    place.fleet("init", "--agent", "tank")
+    stored = place.home / ".claude/projects" / re.sub(r"[^A-Za-z0-9]", "-", str(place.folder))
+    for session in ("run1", "run10", "run11"):
+        Talk(stored / f"{session}.jsonl", session).says("never use the old linter here", cwd=str(place.folder))
+    found = json.loads(place.fleet("reflect", "--session", "run1", "--json").stdout)
+    assert [each["session"] for each in found] == ["run1"]
+    place.fleet("done", "--session", "run10")
+    assert "several transcripts" in place.fleet("reflect", "--session", "run", expect=1).stderr
 
 
 def test_a_session_must_be_named(place):

@@ -220,6 +220,15 @@ def test_words_that_the_host_put_into_a_refusal_are_not_the_persons(talk):
     assert talk.place.entries() == ""
 
 
+def test_words_in_the_result_of_an_mcp_tool_are_its_servers_and_the_next_prompt_is_the_persons(talk):
+    talk.write(call("t1", "mcp__web__fetch", url="http://x"), result("t1", WITH_WORDS["today"]))
+    assert talk.stop() == {}
+    assert talk.place.entries() == ""
+    talk.write(call("t2", "mcp__web__fetch", url="http://x"), result("t2", HEAD + STOP))
+    talk.prompt("take the page from the archive")
+    assert "take the page from the archive\n    (Refused mcp__web__fetch: http://x)" in talk.place.entries()
+
+
 def test_words_that_are_strong_by_themselves_are_one_signal_with_the_refused_call(talk):
     talk.write(call("t1", command="npm i"), result("t1", HEAD + STOP), STOPPED)
     said = talk.prompt("That's wrong. You should have used pnpm.")

@@ -225,6 +225,23 @@ def test_a_failure_after_which_no_command_of_its_family_worked_supports_nothing(
     assert support.of(failing) == "no command failed with what it quotes and worked later"
 
 
+@pytest.mark.parametrize(
+    ("typed", "text"),
+    [
+        ("no, never push to main without asking me first", "Never push to main without asking"),
+        ("no, don't use npm here, use pnpm", "Use pnpm rather than npm"),
+        ("no, use tabs in makefiles", "Use tabs in makefiles, not spaces"),
+        ("don't mock the database in the tests, use the docker one", "Tests use the docker database, not a mock"),
+        ("you forgot to run the linter before the commit again", "Run the linter before a commit"),
+    ],
+)
+def test_a_lesson_in_other_words_than_its_quotation_is_supported(tmp_path, typed, text):
+    talk = Talk(tmp_path / "t.jsonl").says(f"{typed}. And push to main when it is done.")
+    support = digest.Support(sessions.read(talk.path).events)
+    assert not support.of(Lesson(text=text, by="person", quote=typed))
+    assert not support.of_note(text)
+
+
 def as_read(talk: Talk) -> Session:
     return sessions.read(talk.path)
 
@@ -291,6 +308,39 @@ def test_what_a_colon_ends_is_no_rule(tmp_path):
     assert [each.text for each in rules.reflect(as_read(talk)).lessons] == [
         "From now on the code should always pass the type."
     ]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "never mind, I found it",
+        "Never mind the warnings for now",
+        "always happy to help, thanks",
+        "please always feel free to ask",
+        "never got an answer from them, so let us wait",
+        "do not touch the migrations folder for now",
+        "Always run the linter before a commit, but only for this time and just once",
+        "the docs say you should never use eval",
+        "the error says: never call this from the main thread",
+    ],
+)
+def test_what_holds_for_now_and_what_only_reads_like_an_order_is_no_lesson(tmp_path, said):
+    assert not rules.reflect(as_read(Talk(tmp_path / "t.jsonl").says("go on").says(said))).lessons
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "never force-push to main",
+        "always embed the license in each file",
+        "never leave a TODO without an owner in our code",
+        "always keep the log line under 100 characters",
+        "Never mind the warnings. Always run the linter before a commit.",
+    ],
+)
+def test_an_order_that_stands_is_a_lesson(tmp_path, said):
+    [lesson] = rules.reflect(as_read(Talk(tmp_path / "t.jsonl").says("go on").says(said))).lessons
+    assert said.endswith(lesson.text)
 
 
 def test_a_session_in_which_nothing_was_taught_teaches_nothing(tmp_path):

@@ -109,6 +109,17 @@ def test_a_deferred_session_waits_on_though_a_consolidation_ran_at_its_end(w):
     assert [each.session for each in Records(w, "velma").deferred()] == ["s1"]
 
 
+def test_a_reservation_is_interrupted_until_its_session_has_a_record_or_a_person_stopped_it(w, tmp_path):
+    (tmp_path / "t.jsonl").touch()
+    for session, path in (("s1", "t.jsonl"), ("s2", "t.jsonl"), ("s3", "gone.jsonl"), ("s4", "t.jsonl")):
+        Records(w, "velma").reserve(Record(run=session, session=session, transcript=str(tmp_path / path), usd=0.5), 5.0)
+    Records(w, "velma").append(Record(run="s2", line="settled", session="s2", raw="{}"))
+    Records(w, "velma").append(Record(run="s4", line="settled", session="s4", why="it was interrupted"))
+    assert [each.session for each in Records(w, "velma").interrupted()] == ["s1", "s2"]
+    Records(w, "velma").append(Record(run="s2", session="s2"))
+    assert [each.session for each in Records(w, "velma").interrupted()] == ["s1"]
+
+
 def test_success_is_never_claimed_for_nothing(w):
     notes = Written(name="notes", count=2)
     assert Record(run="r", writers=(notes,)).summary() == "saved 2 notes"
