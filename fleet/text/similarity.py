@@ -258,6 +258,8 @@ class ParsedText:
 
     def differences(self, other: "ParsedText") -> tuple[str, ...]:
         """Return what differs from another text, of ``DIFFERENCES``."""
+        if self.words == other.words and self.numbers == other.numbers:
+            return ()
         numbers = self.numbers ^ other.numbers
         is_version = any("." in value or value.startswith("v") for value, _ in numbers)
         is_different = {
@@ -340,8 +342,8 @@ class ParsedText:
         return frozenset(w.stem for w in self.words if not w.is_exact)
 
     @cached_property
-    def relations(self) -> list[tuple[set[str], set[str]]]:
-        """The stems that come first and those that come last, around each word of ``_FIRST``."""
+    def relations(self) -> list[tuple[set[str], set[str], bool]]:
+        """The stems that come first and those that come last, around each word of ``_FIRST``, and whether in time."""
         return list(_relations(self.words, self.stems))
 
 
@@ -549,7 +551,7 @@ def _is_swapped(mine: ParsedText, theirs: ParsedText) -> bool:
     """Return whether one puts first what the other puts last, or both have the same words in another order."""
     for a, b in product(mine.relations, theirs.relations):
         crossed, straight = (a[0] & b[1], a[1] & b[0]), (a[0] & b[0], a[1] & b[1])
-        if all(crossed) and sum(map(len, crossed)) >= sum(map(len, straight)):
+        if a[2] == b[2] and all(crossed) and sum(map(len, crossed)) >= sum(map(len, straight)):
             return True
     # A word in backticks is exact, and as plain text it may be a stop word: sequences of other stems have no order.
     return sorted(w.text for w in mine.words) == sorted(w.text for w in theirs.words) and _has_other_order(mine, theirs)
@@ -580,8 +582,8 @@ def _shared_head(one: Sequence[str], other: Sequence[str]) -> int:
     return next((length for length, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-def _relations(words: Sequence[_Word], stems: Container[str]) -> Iterator[tuple[set[str], set[str]]]:
-    """Yield the stems that come first and those that come last, around each word of ``_FIRST``."""
+def _relations(words: Sequence[_Word], stems: Container[str]) -> Iterator[tuple[set[str], set[str], bool]]:
+    """Yield the stems that come first and those that come last, around each word of ``_FIRST``, and whether in time."""
     for index, word in enumerate(words):
         if word.text not in _FIRST or word.is_exact:
             continue
@@ -592,4 +594,4 @@ def _relations(words: Sequence[_Word], stems: Container[str]) -> Iterator[tuple[
             clause = [w.stem for w in words if w.clause == word.clause and w.stem in stems]
             left, right = right - set(clause), set(clause)
         if left and right:
-            yield (right, left) if _FIRST[word.text] else (left, right)
+            yield *((right, left) if _FIRST[word.text] else (left, right)), word.text in _TIMES

@@ -113,6 +113,15 @@ def test_a_part_that_stands_elsewhere_makes_no_other_lesson(one, other):
     assert (len(found.groups), found.opposed) == (1, ())
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["Never run the tests before you download the helper from the mirror", "多个作业同时写共享文件，并发读者解析失败"],
+)
+def test_no_text_differs_from_itself(text):
+    one, other = ParsedText.of([text, text])
+    assert (one.differences(other), one.is_doubtful(other), one.is_part(other)) == ((), False, False)
+
+
 def test_a_wording_that_was_logged_here_speaks_however_often_another_was_used():
     mine = lesson(AWK)
     theirs = msgspec.structs.replace(lesson(AGAIN, 9, "tank.00000002"), mine=frozenset({"velma.00000001"}))
