@@ -1,0 +1,103 @@
+"""A repository that tracks a ``.fleet``: what acts there without a question, acts where it was made alone."""
+
+import base64
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Shell
+
+PATHS = ("../outside/new", "../home/.config/git/config", ".git/hooks/post-commit", "sub/.GIT/config", ".envrc", "a\0b")
+
+
+class Clone(Shell):
+    """A clone of a repository whose ``.fleet`` somebody else wrote, and what lies around it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        for name in ("home", "outside", "made"):
+            (folder / name).mkdir()
+        self.git("init", "--quiet", str(folder / "made"))
+        (folder / "made/fleet.toml").write_text('[share]\nbranch = "fleet"\n')
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return super().environment(**{"HOME": str(self.folder / "home"), **more})
+
+    def commit(self, **files: bytes) -> None:
+        """Commit files below ``.fleet``, and whatever else lies in the repository."""
+        for path, data in files.items():
+            file = self.folder / "made/.fleet" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        made = str(self.folder / "made")
+        (self.folder / "made/.gitignore").unlink(missing_ok=True)
+        self.git("-C", made, "add", "--all", "--force")
+        self.git("-C", made, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "-m", "x")
+
+    def clone(self) -> Path:
+        self.git("clone", "--quiet", str(self.folder / "made"), str(self.folder / "clone"))
+        return self.folder / "clone"
+
+    def hook(self, event: str, **more: object) -> dict[str, object]:
+        """Call a hook in the clone as Claude Code does; return its answer."""
+        payload = {"hook_event_name": event, "session_id": "n1", "cwd": str(self.folder / "clone"), **more}
+        done = self.run("clone", "hook", event, text=json.dumps(payload))
+        return json.loads(done.stdout) if done.stdout.strip() else {}
+
+    def around(self) -> Mapping[str, bytes]:
+        """Return the files that lie outside the workspace, and those in it that others read as their settings."""
+        inside = [self.folder / "clone" / name for name in (".git/hooks", "sub", ".envrc", ".claude")]
+        tops = [*inside, self.folder / "home", self.folder / "outside"]
+        files = [path for top in tops for path in (top, *top.rglob("*")) if path.is_file()]
+        return {str(path): path.read_bytes() for path in files}
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Clone:
+    return Clone(tmp_path)
+
+
+# --- plans ------------------------------------------------------------------------------------------------------------
+
+
+def plan(number: int, path: str, **more: str) -> dict[str, bytes]:
+    """Return a plan as a crash leaves it, with one edit."""
+    edit = {"path": path, "before": None, "after": base64.b64encode(b"pager = touch ran\n").decode()}
+    run = {
+        "id": f"sleep-20261130-{number:06x}",
+        "kind": "sleep",
+        "agent": "velma",
+        "at": "2026-11-30T08:06:17.481Z-0000",
+    }
+    return {f"runs/{run['id']}.plan": json.dumps({**run, "edits": [edit], **more}).encode()}
+
+
+@pytest.mark.parametrize("more", [{}, {"machine": ""}, {"machine": "0123456789abcdef"}])
+def test_a_plan_of_another_machine_is_put_aside_and_named_once(hostile: Clone, more: dict[str, str]):
+    for number, path in enumerate(PATHS):
+        hostile.commit(**plan(number, path, **more))
+    runs = hostile.clone() / ".fleet/runs"
+    before = hostile.around()
+    hostile.hook("SessionEnd", reason="other")
+    until = time.monotonic() + 20
+    while list(runs.glob("*.plan")) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert hostile.around() == before
+    assert len(list(runs.glob("*.plan-aside"))) == len(PATHS)
+    log = (runs.parent / "log").read_text()
+    assert log.count("not made on this machine") == len(PATHS)
+    hostile.run("clone", "init", "--agent", "bob")
+    shown = hostile.run("clone", "inbox")
+    assert "not made on this machine" not in shown.stdout + shown.stderr
+
+
+def test_a_command_names_what_a_plan_of_another_machine_would_have_changed(hostile: Clone):
+    hostile.commit(**plan(1, ".envrc"))
+    hostile.clone()
+    hostile.run("clone", "init", "--agent", "bob")
+    shown = hostile.run("clone", "inbox").stderr
+    assert "would have changed '.envrc'; nothing was written" in " ".join(shown.split())
+    assert "sleep-20261130-000001.plan-aside" in shown
