@@ -33,7 +33,7 @@ from fleet.store.runs import COMMANDS, PART, UNDO, Field, Run, Runs
 from fleet.store.workspace import Workspace
 
 _PENDING = "undoing"
-"""Key in ``local.db``: id of the run that is being undone."""
+"""Key in ``local.db``, for this machine alone: id of the run that is being undone."""
 _MAKE_RUNS = frozenset({"tidy", "consolidate", "sleep"})
 """Commands that changed something only where they left a run."""
 _NOT_SET = frozenset({"entry", "part", "seen", "inbox", "account"})
@@ -116,23 +116,32 @@ def undo(workspace: Workspace, run_id: str | None = None) -> Undone:
                 "`fleet discover` logs it anew in other words, and `fleet undo RUN` takes an earlier run of "
                 "`fleet undo --list` back"
             )
-        workspace.state.put(**{_PENDING: run.id})
+        _note_pending(workspace, run.id)
         return _undo(workspace, run)
 
 
 def finish(workspace: Workspace) -> None:
     """Finish an undo that a crash cut short."""
-    if workspace.state.get(_PENDING):
+    if _pending(workspace):
         with workspace.lock("undo"):
             _finish_pending(workspace)
 
 
+def _pending(workspace: Workspace) -> str:
+    """Return the id of the run whose undo began on this machine and did not end; "" for none."""
+    return workspace.state.get(workspace.state.here(_PENDING))
+
+
+def _note_pending(workspace: Workspace, run_id: str) -> None:
+    workspace.state.put(**{workspace.state.here(_PENDING): run_id})
+
+
 def _finish_pending(workspace: Workspace) -> None:
-    if pending := workspace.state.get(_PENDING):
+    if pending := _pending(workspace):
         Runs(workspace).recover()
         with suppress(NoError):
             _undo(workspace, Runs(workspace).find(pending))
-        workspace.state.put(**{_PENDING: ""})
+        _note_pending(workspace, "")
 
 
 def _undo(workspace: Workspace, run: Run) -> Undone:
@@ -140,9 +149,9 @@ def _undo(workspace: Workspace, run: Run) -> Undone:
     try:
         outcome = _Undoing(workspace, run).carry_out()
     except NoError:
-        workspace.state.put(**{_PENDING: ""})
+        _note_pending(workspace, "")
         raise
-    workspace.state.put(**{_PENDING: ""})
+    _note_pending(workspace, "")
     return outcome
 
 

@@ -356,7 +356,7 @@ class Local:
 
     def agrees(self, kind: str, value: str) -> bool:
         """Return whether somebody on this machine agreed to this value; the kinds are in ``fleet.store.consent``."""
-        return self._read("SELECT 1 FROM consent WHERE kind = ? AND value = ?", kind, self._here(value)) is not None
+        return self._read("SELECT 1 FROM consent WHERE kind = ? AND value = ?", kind, self.here(value)) is not None
 
     def agreed(self, kind: str) -> list[str]:
         """Return the values of a kind that somebody on this machine agreed to, newest first."""
@@ -365,22 +365,26 @@ class Local:
         query = "SELECT value FROM consent WHERE kind = ? ORDER BY at DESC, value"
         with self.explained():
             rows = self.connection().execute(query, (kind,)).fetchall()
-        return [row[0].removeprefix(here) for row in rows if row[0].startswith(here := self._here(""))]
+        return [row[0].removeprefix(here) for row in rows if row[0].startswith(here := self.here(""))]
 
     def agree(self, kind: str, value: str, at: clock.Stamp, *, alone: bool = False) -> None:
         """Record a person's consent to a value, with ``alone`` in place of any other of its kind."""
         replaced = [(kind,)] if alone else []
-        row = (kind, self._here(value), at)
+        row = (kind, self.here(value), at)
         self._write(
             ("DELETE FROM consent WHERE kind = ?", replaced), ("INSERT OR REPLACE INTO consent VALUES (?, ?, ?)", [row])
         )
 
     def disagree(self, kind: str, value: str = "") -> None:
         """Withdraw the consent to one value, or every consent of a kind."""
-        self._write(("DELETE FROM consent WHERE kind = ? AND ? IN ('', value)", [(kind, value and self._here(value))]))
+        self._write(("DELETE FROM consent WHERE kind = ? AND ? IN ('', value)", [(kind, value and self.here(value))]))
 
-    def _here(self, value: str) -> str:
-        """Return a value as it is kept: for this machine alone, since a repository may bring a ``.fleet`` along."""
+    def here(self, value: str) -> str:
+        """Return a value or a key as it is kept where it holds on this machine alone.
+
+        A repository may bring a ``.fleet`` along, but its author does not know this machine. So all that acts here
+        without a question is kept like this.
+        """
         return f"{self._machine()} {value}"
 
     def was_shown(self, agent: str, ids: Iterable[str], before_ms: int) -> bool:

@@ -2,12 +2,19 @@
 
 import base64
 import json
+import sqlite3
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from fleet.app.sharing import Membership
+from fleet.share.git import Address
+from fleet.store.database import Local
+from fleet.store.replica import machine_fingerprint
+from fleet.store.workspace import Workspace
 from tests.cli.conftest import Shell
 
 PATHS = ("../outside/new", "../home/.config/git/config", ".git/hooks/post-commit", "sub/.GIT/config", ".envrc", "a\0b")
@@ -63,16 +70,20 @@ def hostile(tmp_path: Path) -> Clone:
 # --- plans ------------------------------------------------------------------------------------------------------------
 
 
+def edit_of(path: str) -> dict[str, str | None]:
+    """Return the edit that makes a file."""
+    return {"path": path, "before": None, "after": base64.b64encode(b"pager = touch ran\n").decode()}
+
+
 def plan(number: int, path: str, **more: str) -> dict[str, bytes]:
     """Return a plan as a crash leaves it, with one edit."""
-    edit = {"path": path, "before": None, "after": base64.b64encode(b"pager = touch ran\n").decode()}
     run = {
         "id": f"sleep-20261130-{number:06x}",
         "kind": "sleep",
         "agent": "velma",
         "at": "2026-11-30T08:06:17.481Z-0000",
     }
-    return {f"runs/{run['id']}.plan": json.dumps({**run, "edits": [edit], **more}).encode()}
+    return {f"runs/{run['id']}.plan": json.dumps({**run, "edits": [edit_of(path)], **more}).encode()}
 
 
 @pytest.mark.parametrize("more", [{}, {"machine": ""}, {"machine": "0123456789abcdef"}])
@@ -101,3 +112,57 @@ def test_a_command_names_what_a_plan_of_another_machine_would_have_changed(hosti
     shown = hostile.run("clone", "inbox").stderr
     assert "would have changed '.envrc'; nothing was written" in " ".join(shown.split())
     assert "sleep-20261130-000001.plan-aside" in shown
+
+
+# --- the local database ----------------------------------------------------------------------------------------------
+
+
+def database(folder: Path, *statements: str, **values: str) -> bytes:
+    """Return a local database as this version makes it, with values, and with what statements do to it."""
+    path = folder / "forged.db"
+    path.unlink(missing_ok=True)
+    with closing(Local(path)) as state:
+        state.put(**{"on": "x", **values})
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(";".join(("PRAGMA journal_mode = DELETE", *statements)))
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("mark", ["", "0123456789abcdef ", None], ids=["unbound", "another's", "this machine's"])
+def test_a_kept_login_leads_to_no_other_address(hostile: Clone, mark: str | None):
+    """Not even one that bears this machine's mark: a login is a user and a password, and nothing else."""
+    good, evil = hostile.folder / "good.git", hostile.folder / "evil.git"
+    for remote in (good, evil):
+        hostile.git("init", "--quiet", "--bare", str(remote))
+    mark = f"{machine_fingerprint()} " if mark is None else mark
+    hostile.commit(**{"local.db": database(hostile.folder, **{f"{mark}login:{good}": str(evil)})})
+    hostile.clone()
+    hostile.run("clone", "init", "--agent", "bob", "--remote", str(good))
+    hostile.correct("clone", "For the good clan alone")
+    hostile.run("clone", "sync")
+    assert hostile.git("for-each-ref", where="good.git")
+    assert not hostile.git("for-each-ref", where="evil.git")
+
+
+@pytest.mark.parametrize("login", ["eve:hunter2hunter2", "eve"])
+def test_a_login_that_another_machine_kept_is_not_used(hostile: Clone, login: str):
+    bare = "http://127.0.0.1:9/clan.git"
+    hostile.commit(
+        **{"local.db": database(hostile.folder, **{f"login:{bare}": f"http://{login}@127.0.0.1:9/clan.git"})}
+    )
+    clone = hostile.clone()
+    hostile.run("clone", "init", "--agent", "bob", "--remote", bare)
+    with closing(Workspace(clone)) as workspace:
+        assert Membership(workspace)._with_login(Address(bare)) == bare
+
+
+@pytest.mark.parametrize("command", ["poll", "inbox", "sleep"])
+def test_an_undo_that_another_machine_began_is_not_finished(hostile: Clone, command: str):
+    run = {"id": "sleep-20261130-00000a", "kind": "sleep", "agent": "bob", "at": "2026-11-30T08:06:17.481Z-0000"}
+    edit = {**edit_of(".claude/settings.local.json"), "after": None} | {"before": edit_of("")["after"]}
+    done = json.dumps({**run, "edits": [edit]}).encode()
+    hostile.commit(**{"local.db": database(hostile.folder, undoing=run["id"]), f"runs/{run['id']}.json": done})
+    clone = hostile.clone()
+    hostile.run("clone", "init", "--agent", "bob")
+    hostile.run("clone", command, expect=None)
+    assert not (clone / ".claude").exists()
