@@ -115,6 +115,8 @@ def test_a_command_names_what_a_plan_of_another_machine_would_have_changed(hosti
     shown = hostile.run("clone", "inbox").stderr
     assert "would have changed '.envrc'; nothing was written" in " ".join(shown.split())
     assert "sleep-20261130-000001.plan-aside" in shown
+    found = json.loads(hostile.run("clone", "doctor", "--json", expect=None).stdout)["findings"]
+    assert ["sleep-20261130-000001.plan-aside" in each["what"] for each in found if each["check"] == "plan"] == [True]
 
 
 # --- the local database ----------------------------------------------------------------------------------------------
