@@ -71,8 +71,11 @@ def subject_text(workspace: Workspace, run: Run) -> str:
 
 
 def _last_command(workspace: Workspace) -> Run:
-    """Return the last command here that can be undone, decisions included; raise ``NoError`` where there is none."""
-    runs = listed(workspace)
+    """Return the last command on this machine that can be undone, decisions included; raise ``NoError`` for none.
+
+    A repository may bring runs along, and an undo writes what is in them: only their ids name those.
+    """
+    runs = [(run, by) for run, by in listed(workspace) if run.machine == workspace.world.machine()]
     decided = {each.decision.run for each in Inboxes(workspace).entries() if each.decision and each.decision.by}
     parts = {field.id for run, _ in runs for field in run.fields if field.name == PART}
     open_runs = [run for run, undone_by in runs if not undone_by and run.id not in parts]

@@ -93,7 +93,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         retired: ids of the lessons that it retired; an undo restores them.
         of: id of the run that this one undoes.
         skipped: files that it was to edit and did not, path to reason.
-        machine: fingerprint of the machine that carries it out; "" for a run that was no plan.
+        machine: fingerprint of the machine that made it.
     """
 
     id: str
@@ -151,6 +151,7 @@ class Runs:
             lessons=tuple(draft.lessons),
             fields=tuple(draft.fields),
             retired=tuple(draft.retired),
+            machine=self._workspace.world.machine(),
         )
 
     def page(self, path: str) -> Edit:

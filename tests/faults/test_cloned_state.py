@@ -161,6 +161,21 @@ def test_a_login_that_another_machine_kept_is_not_used(hostile: Clone, login: st
         assert Membership(workspace)._with_login(Address(bare)) == bare
 
 
+def test_an_undo_without_a_name_takes_back_nothing_that_another_machine_did(hostile: Clone):
+    run = {"id": "config-29991130-00000a", "kind": "config", "agent": "bob", "at": "2026-11-30T08:06:17.481Z-0000"}
+    edit = {"path": ".envrc", "before": edit_of("")["after"], "after": None}
+    hostile.commit(**{f"runs/{run['id']}.json": json.dumps({**run, "edits": [edit]}).encode()})
+    clone = hostile.clone()
+    hostile.run("clone", "undo", expect=1)
+    assert not (clone / ".envrc").exists()
+    hostile.run("clone", "init", "--agent", "bob")
+    hostile.correct("clone", "Look twice at a clone")
+    hostile.run("clone", "undo")
+    hostile.run("clone", "undo", expect=None)
+    assert not (clone / ".envrc").exists()
+    assert run["id"] in hostile.run("clone", "undo", "--list").stdout
+
+
 @pytest.mark.parametrize("command", ["poll", "inbox", "sleep"])
 def test_an_undo_that_another_machine_began_is_not_finished(hostile: Clone, command: str):
     run = {"id": "sleep-20261130-00000a", "kind": "sleep", "agent": "bob", "at": "2026-11-30T08:06:17.481Z-0000"}
