@@ -158,6 +158,7 @@ def examine(workspace: Workspace, agent: str, *, fix: bool = False) -> tuple[str
         _lines(workspace),
         _rows(workspace, fix=fix),
         _ignores(workspace, fix=fix),
+        _plans(workspace),
         _embedding(workspace),
         _hosts(workspace, agent),
         (_Finding("reflection", *fields) for fields in session_end.findings(workspace, agent)),
@@ -358,6 +359,11 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
         yield _trouble("unhidden", f".gitignore has files of agents' own, and lacks {_some(missing)}", fixed=fix)
     if published := [path for path in tracked if path not in state]:
         yield _trouble("published", f"git tracks {_some(published)}, written by fleet")
+
+
+def _plans(workspace: Workspace) -> Iterator[_Finding]:
+    if aside := Runs(workspace).aside():
+        yield _trouble("aside", f"{_named(workspace, aside)} was made on another machine, and was not carried out")
 
 
 def _tracked(workspace: Workspace) -> list[str]:

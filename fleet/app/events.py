@@ -329,6 +329,9 @@ class _HostEvent:
 
     def _guarded(self) -> Reply | None:
         """Return the refusal, or the question, of the lessons that guard this step here; None where none does."""
+        if self._call.can_write and self._ready.are_guards_old():
+            with opened(self._call) as workspace:
+                self._make(workspace, None)
         guards = self._ready.guards(time.strftime("%Y-%m-%d", time.gmtime()))
         for decision in ("deny", "ask"):
             due = self._due(guards.get(decision, ()), ())

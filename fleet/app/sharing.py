@@ -46,7 +46,10 @@ _REPORTED = "refused_told"
 """Key of the unreadable lines that a sync has reported, as many as are kept."""
 _LEFT_SHOWN, _LEFT_CHARS = 5, 60
 _LOGIN = "login:"
-"""Prefix, before an address, of the key of its user, password and query, which are kept in ``local.db`` alone."""
+"""Prefix, before an address, of the key of its user, password and query, which are kept in ``local.db`` alone.
+
+A key without the mark of this machine is an earlier version's, and is not used.
+"""
 
 
 class ConsentNeededError(UsageError):
@@ -532,7 +535,7 @@ class Membership:
                 by_file, by_git = "named in fleet.toml, perhaps by somebody else", "the origin of the repository around"
                 raise ConsentNeededError(f"{address.redacted}, branch {branch}", by_file if share.remote else by_git)
             self.agree(address.bare)
-        url = self._state.get(_LOGIN + address) or address
+        url = self._with_login(address)
         return GitRemote(self._workspace.tree, url, branch, timeout_s=share.wait_s, author=self._author(url))
 
     def _author(self, url: str) -> Author:
@@ -574,7 +577,12 @@ class Membership:
     def keep_login(self, url: str) -> None:
         """Keep the login of an address on this machine alone, if it has one: it is no yes to that remote."""
         if (bare := Address(url).bare) != url:
-            self._state.put(**{_LOGIN + bare: url})
+            self._state.put(**{self._state.here(_LOGIN + bare): url})
+
+    def _with_login(self, address: Address) -> Address:
+        """Return an address with the login that was kept here: never another address, whatever the database says."""
+        kept = Address(self._state.get(self._state.here(_LOGIN + address)))
+        return kept if kept.bare == address else address
 
     def shown(self) -> str:
         """Return the clan's remote without credentials; "" where there is none."""
@@ -631,7 +639,8 @@ class Membership:
         with self._workspace.lock("sync"):
             self._forget_tree()  # first: where the write lock is busy, nothing is changed yet
             self._state.disagree(consent.REMOTE)
-            self._state.put(**{_LEFT: self._workspace.wall(), _LOGIN + Address(share.remote).bare: ""})
+            login = _LOGIN + Address(share.remote).bare
+            self._state.put(**{_LEFT: self._workspace.wall(), self._state.here(login): "", login: ""})
             if not share.remote:
                 outcome = "this machine left; the origin around this folder is not asked any more"
             elif self._is_file_of_project():

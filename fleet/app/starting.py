@@ -117,6 +117,7 @@ class SessionStart:
             with suppress(FleetError):
                 counting.reconcile_all(workspace, _COUNT_S)
             reflecting.take_out_retired(workspace, self._agent, _TIDY_S)
+        _mark_folder(workspace)
         # Before anything is read: a write meanwhile makes the text outdated.
         files, generation = self._ready.sums(), str(workspace.patterns.generation)
         since = self._ready.seen() if since is None else since
@@ -129,7 +130,7 @@ class SessionStart:
             with suppress(DiskError):  # on a read-only disk it is made each time
                 _put(workspace, self._ready.start_file, start.rendered(delimiter, files))
                 rows = _trigger_table(table, Renderer(workspace.emoji(), short), Weighing(workspace).contradicted())
-                _put(workspace, self._ready.triggers_file, Ready.rendered_rows(rows, generation))
+                _put(workspace, self._ready.triggers_file, self._ready.rendered_rows(rows, generation))
         return start
 
     def _texts(
@@ -405,6 +406,13 @@ def forget(workspace: Workspace) -> None:
             _put(workspace, file, b"")
 
 
+def _mark_folder(workspace: Workspace) -> None:
+    """Make the file that cached texts are bound to, unless it is there."""
+    if not homes.mark(workspace.root):
+        with suppress(DiskError):  # on a read-only disk nothing is cached
+            workspace.files.note(workspace.root / homes.HERE, b"")
+
+
 def _put(workspace: Workspace, name: str, data: bytes) -> None:
     workspace.files.replace(workspace.root / name, data, is_durable=False)
 
@@ -504,7 +512,9 @@ class Guards:
                 [each.id, each.trigger, each.lesson, each.decision, each.until] for each in self.all() if each.lesson
             ]
             if rows or (self._workspace.root / ready.GUARDS_FILE).exists():
-                _put(self._workspace, ready.GUARDS_FILE, Ready.rendered_rows(rows, ""))
+                _mark_folder(self._workspace)
+                table = Ready(os.fspath(self._workspace.root), "").rendered_rows(rows, "")
+                _put(self._workspace, ready.GUARDS_FILE, table)
 
     def _decisions(self) -> Iterator[tuple[str, _Guard]]:
         """Yield the decisions, newest first, as stored and as parsed. What cannot be parsed is left out."""

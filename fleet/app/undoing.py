@@ -33,7 +33,7 @@ from fleet.store.runs import COMMANDS, PART, UNDO, Field, Run, Runs
 from fleet.store.workspace import Workspace
 
 _PENDING = "undoing"
-"""Key in ``local.db``: id of the run that is being undone."""
+"""Key in ``local.db``, for this machine alone: id of the run that is being undone."""
 _NOT_SET = frozenset({"entry", "part", "seen", "inbox", "account"})
 """Names of fields that record an occurrence, an item or an account, and no value that could be set back."""
 _PRIVATE = frozenset({STAGE, MERGED_FROM})
@@ -69,8 +69,11 @@ def subject_text(workspace: Workspace, run: Run) -> str:
 
 
 def _last_command(workspace: Workspace) -> Run:
-    """Return the last command here that can be undone, decisions included; raise ``NoError`` where there is none."""
-    runs = listed(workspace)
+    """Return the last command on this machine that can be undone, decisions included; raise ``NoError`` for none.
+
+    A repository may bring runs along, and an undo writes what is in them: only their ids name those.
+    """
+    runs = [(run, by) for run, by in listed(workspace) if run.machine == workspace.world.machine()]
     decided = {each.decision.run for each in Inboxes(workspace).entries() if each.decision and each.decision.by}
     parts = {field.id for run, _ in runs for field in run.fields if field.name == PART}
     open_runs = [run for run, undone_by in runs if not undone_by and run.id not in parts]
@@ -114,23 +117,32 @@ def undo(workspace: Workspace, run_id: str | None = None) -> Undone:
                 "`fleet discover` logs it anew in other words, and `fleet undo RUN` takes an earlier run of "
                 "`fleet undo --list` back"
             )
-        workspace.state.put(**{_PENDING: run.id})
+        _note_pending(workspace, run.id)
         return _undo(workspace, run)
 
 
 def finish(workspace: Workspace) -> None:
     """Finish an undo that a crash cut short."""
-    if workspace.state.get(_PENDING):
+    if _pending(workspace):
         with workspace.lock("undo"):
             _finish_pending(workspace)
 
 
+def _pending(workspace: Workspace) -> str:
+    """Return the id of the run whose undo began on this machine and did not end; "" for none."""
+    return workspace.state.get(workspace.state.here(_PENDING))
+
+
+def _note_pending(workspace: Workspace, run_id: str) -> None:
+    workspace.state.put(**{workspace.state.here(_PENDING): run_id})
+
+
 def _finish_pending(workspace: Workspace) -> None:
-    if pending := workspace.state.get(_PENDING):
+    if pending := _pending(workspace):
         Runs(workspace).recover()
         with suppress(NoError):
             _undo(workspace, Runs(workspace).find(pending))
-        workspace.state.put(**{_PENDING: ""})
+        _note_pending(workspace, "")
 
 
 def _undo(workspace: Workspace, run: Run) -> Undone:
@@ -138,9 +150,9 @@ def _undo(workspace: Workspace, run: Run) -> Undone:
     try:
         outcome = _Undoing(workspace, run).carry_out()
     except NoError:
-        workspace.state.put(**{_PENDING: ""})
+        _note_pending(workspace, "")
         raise
-    workspace.state.put(**{_PENDING: ""})
+    _note_pending(workspace, "")
     return outcome
 
 

@@ -151,21 +151,25 @@ class LocalFolder:
                 os.unlink(self.path_of(_NOTES, name))
 
     # The sessions that hooks were called for: ``.fleet/heard/<session>`` has one line,
-    # ``<host> <agent> <open|ended> <milliseconds> <path of the transcript>``.
+    # ``<host> <agent> <open|ended> <milliseconds> <mark of the folder> <path of the transcript>``. A line without the
+    # mark came with a repository or a copy: what it names is not read.
 
     def hear(self, session: str, host: str, agent: str, path: str, *, has_ended: bool) -> None:
         """Note that a session goes on, or has ended, and where its transcript is."""
         if path and "\n" not in path and session:
-            line = f"{host or '-'} {agent or '-'} {'ended' if has_ended else 'open'} {now_ms()} {path}\n"
+            if not homes.mark(self._root):
+                self.write(tuple(homes.HERE.split(os.sep)[1:]), b"", os.O_APPEND)
+            state, mark = "ended" if has_ended else "open", homes.mark(self._root)
+            line = f"{host or '-'} {agent or '-'} {state} {now_ms()} {mark} {path}\n"
             self.write((_HEARD, _file_of(session)), line.encode("utf-8", "surrogateescape"), os.O_TRUNC)
 
     def heard(self) -> list[_Heard]:
         """Return the sessions that hooks were called for and that are not forgotten, by name."""
-        sessions = []
+        sessions, here = [], homes.mark(self._root)
         for name in self.names(_HEARD):
-            words = self.read(_HEARD, name, bytes_max=_PATH_BYTES_MAX).decode("utf-8", "surrogateescape").split(" ", 4)
-            if len(words) == 5 and words[3].isdigit() and words[4].endswith("\n"):
-                host, agent, state, at_ms, path = words
+            words = self.read(_HEARD, name, bytes_max=_PATH_BYTES_MAX).decode("utf-8", "surrogateescape").split(" ", 5)
+            if len(words) == 6 and words[3].isdigit() and words[4] == here != "" and words[5].endswith("\n"):
+                host, agent, state, at_ms, _, path = words
                 sessions.append(_Heard(name, host, agent, int(at_ms), path[:-1], has_ended=state == "ended"))
         return sessions
 

@@ -7,6 +7,8 @@ text is written there when it is shown; so news are shown once, and a start with
 ``.fleet/seen/<agent>.asked`` has the ids of the corrections for whose lessons a start has asked.
 ``.fleet/ready/triggers-<agent>.json`` holds the generation and, in its second line, the table (``recall.triggers``).
 A row of it without a trigger holds a remark on a lesson, for whoever shows the lesson without one.
+Each of these texts has the mark of this very folder in its first line: one that a cloned repository brings, or that was
+copied with the folder, is none, and is made anew.
 Little of the standard library, and nothing else: a hook imports this.
 """
 
@@ -92,7 +94,7 @@ class Ready:
             delimiter, news, context = head["delimiter"], head["news"], body.decode()
             if not (isinstance(delimiter, str) and delimiter and isinstance(news, str)):
                 return None
-            if head["generation"] != self.generation() or head["files"] != self.sums():
+            if head["generation"] != self.generation() or head["files"] != self.sums() or not homes.mark(self._root):
                 return None
             while (new := f"fleet-{os.urandom(8).hex()}") in context:
                 pass
@@ -147,15 +149,20 @@ class Ready:
     def is_table_old(self) -> bool:
         """Return whether the trigger table is not that of the records at the last refresh."""
         made_at = self.generation()
-        return bool(made_at) and not self._own(self.triggers_file, 80).startswith(self.rendered_rows([], made_at)[:-3])
+        return bool(made_at) and not self._own(self.triggers_file, 160).startswith(self._first_line(made_at))
 
     def rows(self) -> list[list[str]]:
         """Return the rows of the trigger table, ``[id, trigger, row]``, whatever its generation."""
         return self._table(self.triggers_file, 3)
 
     def has_guards(self) -> bool:
-        """Return whether the table of guards has any."""
-        return bool(self._table(GUARDS_FILE, 5))
+        """Return whether the table of guards has any, or may have some when it is made anew."""
+        return self.are_guards_old() or bool(self._table(GUARDS_FILE, 5))
+
+    def are_guards_old(self) -> bool:
+        """Return whether there is a table of guards that was not made in this folder."""
+        first = self._own(GUARDS_FILE, 160)
+        return bool(first) and not first.startswith(self._first_line(""))
 
     def guards(self, today: str) -> dict[str, list[list[str]]]:
         """Return the rows of the guards that are valid on a day, in the form of triggers, by decision."""
@@ -167,9 +174,11 @@ class Ready:
 
     def _table(self, path: str, width: int) -> list[list[str]]:
         """Return the rows of so many texts in the JSON behind the first line of a file; all else in it is ignored."""
+        first, _, rest = self._own(path, _TABLE_BYTES_MAX).partition(b"\n")
         try:
-            table = json.loads(self._own(path, _TABLE_BYTES_MAX).partition(b"\n")[2] or b"[]")
-        except (ValueError, RecursionError):
+            is_ours = bool(rest) and json.loads(first)["mark"] == homes.mark(self._root) != ""
+            table = json.loads(rest) if is_ours else []
+        except (ValueError, KeyError, TypeError, RecursionError):
             return []
         rows = [row for row in table if isinstance(row, list)] if isinstance(table, list) else []
         return [row for row in rows if len(row) == width and all(isinstance(part, str) for part in row)]
@@ -183,6 +192,7 @@ class Ready:
         sums: dict[str, str] = {}
         agent = self._agent
         home = f"{homes.Homes(self._root).current()}/{agent}"
+        sums[homes.HERE] = homes.mark(self._root)
         marks = f".fleet/promotion/{agent}.json", f".fleet/attempts/{agent}.won", self.seen_file, self._asked_file
         for path in (*_FILES, *(f"{home}/{name}" for name in _OWN_FILES), *marks):
             data = homes.read(os.path.join(self._root, path), _BYTES_MAX, follows=True)
@@ -196,10 +206,12 @@ class Ready:
         """Return the content of a file below ``.fleet``. No link is followed: a hostile repository may have one."""
         return homes.read(os.path.join(self._root, path), bytes_max)
 
-    @staticmethod
-    def rendered_rows(table: list[list[str]], made_at: str) -> bytes:
-        """Return the content of a trigger table's file."""
-        return f"{json.dumps({'generation': made_at})}\n{json.dumps(table)}\n".encode()
+    def rendered_rows(self, table: list[list[str]], made_at: str) -> bytes:
+        """Return the content of a table's file."""
+        return self._first_line(made_at) + f"{json.dumps(table)}\n".encode()
+
+    def _first_line(self, made_at: str) -> bytes:
+        return f"{json.dumps({'generation': made_at, 'mark': homes.mark(self._root)})}\n".encode()
 
 
 def _only_ids(value: object) -> list[str]:

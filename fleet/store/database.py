@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from crdt import clock
 from fleet.model.errors import BusyError, DiskError, FleetError
-from fleet.store import replica
+from fleet.store import homes, replica
 from fleet.store.files import inode
 
 SCHEMA_NUMBER = 10
@@ -32,6 +32,9 @@ _SQLITE_MIN = (3, 32)  # `iif`
 _SCHEMA, _LOCAL_SCHEMA = (
     Path(__file__).with_name("data").joinpath(name).read_text("utf-8") for name in ("state.sql", "local.sql")
 )
+
+_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""End of a journal that names another file, which SQLite deletes once it has rolled back by that journal."""
 
 # A damaged file makes SQLite, and Python's module around it, raise any of these.
 TROUBLE: tuple[type[Exception], ...] = (
@@ -104,6 +107,8 @@ class Database:
                 "looked up; what was logged is kept. Install fleet with a Python that brings a newer one"
             )
         name = ":memory:" if self.path is None else str(self.path)
+        if self.path is not None:
+            _check_journal(self.path)
         connection = sqlite3.connect(name, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             if self.path is not None:
@@ -157,11 +162,21 @@ class Database:
         return "" if result == "ok" else result.splitlines()[0]
 
     def delete(self) -> None:
-        """Delete the file with what SQLite keeps beside it, always all three."""
+        """Delete the file with all that SQLite keeps beside it."""
         self.close()
         if self.path is not None:
-            for name in (self.path.name, f"{self.path.name}-wal", f"{self.path.name}-shm"):
-                self.path.with_name(name).unlink(missing_ok=True)
+            for end in ("", "-wal", "-shm", "-journal"):
+                self.path.with_name(f"{self.path.name}{end}").unlink(missing_ok=True)
+
+
+def _check_journal(path: Path) -> None:
+    """Raise ``DatabaseError`` for a journal beside a database that names another file, as fleet's never do.
+
+    A repository may bring one along, and SQLite would delete whatever file it names.
+    """
+    journal = path.with_name(f"{path.name}-journal")
+    if homes.read(str(journal), len(_SUPER_JOURNAL), from_end=True) == _SUPER_JOURNAL:
+        raise _DamagedError(f"{journal.name} beside it names another file, which SQLite would delete; remove it")
 
 
 @contextmanager
@@ -356,7 +371,7 @@ class Local:
 
     def agrees(self, kind: str, value: str) -> bool:
         """Return whether somebody on this machine agreed to this value; the kinds are in ``fleet.store.consent``."""
-        return self._read("SELECT 1 FROM consent WHERE kind = ? AND value = ?", kind, self._here(value)) is not None
+        return self._read("SELECT 1 FROM consent WHERE kind = ? AND value = ?", kind, self.here(value)) is not None
 
     def agreed(self, kind: str) -> list[str]:
         """Return the values of a kind that somebody on this machine agreed to, newest first."""
@@ -365,22 +380,26 @@ class Local:
         query = "SELECT value FROM consent WHERE kind = ? ORDER BY at DESC, value"
         with self.explained():
             rows = self.connection().execute(query, (kind,)).fetchall()
-        return [row[0].removeprefix(here) for row in rows if row[0].startswith(here := self._here(""))]
+        return [row[0].removeprefix(here) for row in rows if row[0].startswith(here := self.here(""))]
 
     def agree(self, kind: str, value: str, at: clock.Stamp, *, alone: bool = False) -> None:
         """Record a person's consent to a value, with ``alone`` in place of any other of its kind."""
         replaced = [(kind,)] if alone else []
-        row = (kind, self._here(value), at)
+        row = (kind, self.here(value), at)
         self._write(
             ("DELETE FROM consent WHERE kind = ?", replaced), ("INSERT OR REPLACE INTO consent VALUES (?, ?, ?)", [row])
         )
 
     def disagree(self, kind: str, value: str = "") -> None:
         """Withdraw the consent to one value, or every consent of a kind."""
-        self._write(("DELETE FROM consent WHERE kind = ? AND ? IN ('', value)", [(kind, value and self._here(value))]))
+        self._write(("DELETE FROM consent WHERE kind = ? AND ? IN ('', value)", [(kind, value and self.here(value))]))
 
-    def _here(self, value: str) -> str:
-        """Return a value as it is kept: for this machine alone, since a repository may bring a ``.fleet`` along."""
+    def here(self, value: str) -> str:
+        """Return a value or a key as it is kept where it holds on this machine alone.
+
+        A repository may bring a ``.fleet`` along, but its author does not know this machine. So all that acts here
+        without a question is kept like this.
+        """
         return f"{self._machine()} {value}"
 
     def was_shown(self, agent: str, ids: Iterable[str], before_ms: int) -> bool:
@@ -468,12 +487,14 @@ def _use_wal(connection: sqlite3.Connection, wait_s: float) -> None:
 
 
 def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
+    _check_journal(path)
     connection = sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False)
     try:
         _use_wal(connection, wait_s)
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
         connection.execute("PRAGMA fullfsync = ON")  # as ``Files``: macOS alone knows it
         connection.execute("PRAGMA secure_delete = ON")
+        _check_schema(connection)
         connection.executescript(_LOCAL_SCHEMA)
     except sqlite3.OperationalError as why:
         connection.close()
@@ -484,6 +505,19 @@ def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _check_schema(connection: sqlite3.Connection) -> None:
+    """Raise ``DatabaseError`` for a local database with a trigger or a view, or with a table that is not as fleet's.
+
+    A repository may bring one along in which the yes to one thing is made one to all.
+    """
+    ours = _LOCAL_SCHEMA.replace(" IF NOT EXISTS", "")
+    query = "SELECT type, lower(tbl_name), name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+    for kind, table, name, sql in connection.execute(query):
+        is_known = f"CREATE TABLE {table} (" in ours
+        if kind not in ("table", "index") or (is_known and f"{sql};" not in ours):
+            raise _DamagedError(f"its {kind} {str(name)[:60]!r} was not made by fleet")
 
 
 def _error(path: Path, why: sqlite3.Error) -> FleetError:

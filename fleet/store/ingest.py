@@ -288,7 +288,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
                 if not path.exists():
                     with self._made(".new") as fresh:
                         fresh.close()
-                        for suffix in ("-wal", "-shm"):  # of a database that was deleted in part
+                        for suffix in ("-wal", "-shm", "-journal"):  # of a database that was deleted in part
                             path.with_name(path.name + suffix).unlink(missing_ok=True)
                         path.with_name(f"{path.name}.new").replace(path)
         except BusyError:

@@ -2,7 +2,8 @@
 
 A run is written to ``.fleet/runs`` before its first edit, with each file before and after (a write-ahead log). If a
 file has changed since the run was planned, nothing is written and the caller plans anew, so a person's edit wins. After
-a crash, the next run or ``Runs.recover`` finishes the plan.
+a crash, the next run or ``Runs.recover`` finishes the plan, if it was made on this machine. Any other is put aside: a
+cloned repository may bring one along.
 
 Undoing a run is a run of its own, and can be undone in turn. A file that nobody touched since gets its old bytes back;
 in any other, a three-way merge by lines removes what the run wrote and keeps what was written since.
@@ -43,7 +44,8 @@ _UNRECORDED, _UNRECORDED_MAX = "given", 50
 _TRIES_MAX = 5
 _PURGED_CHARS_MIN = 6  # shorter texts are in every run, and hide nothing
 _SKILL = "SKILL.md"  # a skill is a folder, and this in it
-_PLAN, _DONE, _BEGUN = ".plan", ".json", ".begun"
+_PLAN, _DONE, _BEGUN, _ASIDE = ".plan", ".json", ".begun", ".plan-aside"
+_PATHS_SHOWN_MAX = 5
 _ID = r"[a-z][a-z0-9-]{2,63}"
 _FRAMED = ("/memory.md", "/user-model.md")
 """Ends of the paths of pages whose headings stay over all that was added since."""
@@ -91,6 +93,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         retired: ids of the lessons that it retired; an undo restores them.
         of: id of the run that this one undoes.
         skipped: files that it was to edit and did not, path to reason.
+        machine: fingerprint of the machine that made it.
     """
 
     id: str
@@ -104,6 +107,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     retired: tuple[str, ...] = ()
     of: str = ""
     skipped: dict[str, str] = msgspec.field(default_factory=dict, name="left")
+    machine: str = ""
 
 
 class Draft(msgspec.Struct):
@@ -147,6 +151,7 @@ class Runs:
             lessons=tuple(draft.lessons),
             fields=tuple(draft.fields),
             retired=tuple(draft.retired),
+            machine=self._workspace.world.machine(),
         )
 
     def page(self, path: str) -> Edit:
@@ -198,7 +203,7 @@ class Runs:
         return True
 
     def recover(self) -> tuple[Run, ...]:
-        """Finish the plans that a crash left, and return them."""
+        """Finish the plans that a crash left here, and return them."""
         if not any(self._folder.glob(f"*{_PLAN}")):
             return ()
         with self._workspace.lock("runs"):
@@ -365,12 +370,10 @@ class Runs:
         return {line for edit in pages for line in _lines(edit.before) - _lines(self._read(edit.path)) if line.strip()}
 
     def _apply(self, run: Run) -> tuple[str, ...]:
-        for edit in run.edits:
-            self._check_path(edit.path)
+        self._check(run)
         if stale := tuple(edit.path for edit in run.edits if self._read(edit.path) != edit.before):
             return stale
-        if not re.fullmatch(_ID, run.id):
-            raise UsageError(f"{run.id[:80]!r} cannot be the name of a run; nothing was changed")
+        run = msgspec.structs.replace(run, machine=self._workspace.world.machine())
         self._files.replace(self._path(run.id, _PLAN), msgspec.json.encode(run))
         self._workspace.runs.append(run.id)
         self._finish(run)
@@ -400,8 +403,30 @@ class Runs:
         return done
 
     def _recover(self) -> tuple[Run, ...]:
-        plans = sorted(self._folder.glob(f"*{_PLAN}"))
-        return tuple(self._finish(run) for path in plans if (run := self._load(path)) is not None)
+        plans = [(path, self._load(path)) for path in sorted(self._folder.glob(f"*{_PLAN}"))]
+        return tuple(self._finish(run) for path, run in plans if run is not None and self._is_ours(path, run))
+
+    def _is_ours(self, path: Path, run: Run) -> bool:
+        """Return whether a plan was made on this machine; put aside any other, with a warning."""
+        with suppress(UsageError):
+            self._check(run)
+            if run.machine == self._workspace.world.machine() and path == self._path(run.id, _PLAN):
+                return True
+        aside = path.with_suffix(_ASIDE)
+        self._files.replace(aside, self._files.read(path))
+        self._files.remove(path)
+        more = f" and {len(run.edits) - _PATHS_SHOWN_MAX} more" if len(run.edits) > _PATHS_SHOWN_MAX else ""
+        named = ", ".join(repr(edit.path[:120]) for edit in run.edits[:_PATHS_SHOWN_MAX])
+        self._workspace.warn(
+            "a plan that was not made on this machine, or leads out of this folder, would have changed "
+            f"{named or 'no file'}{more}; nothing was written, and it lies in {aside}. If this folder came from "
+            "another machine of yours, a crash cut it short there; else somebody put it into the repository"
+        )
+        return False
+
+    def aside(self) -> list[Path]:
+        """Return the plans that were not made on this machine and were put aside, sorted."""
+        return sorted(self._folder.glob(f"*{_ASIDE}"))
 
     def _path(self, run_id: str, ending: str = _DONE) -> Path:
         return self._folder / f"{run_id}{ending}"
@@ -422,9 +447,17 @@ class Runs:
         file = self._workspace.root / path
         return self._files.read(file) if os.path.lexists(file) else None
 
+    def _check(self, run: Run) -> None:
+        """Raise ``UsageError`` for a run that would write outside the workspace, or has an invalid id."""
+        for edit in run.edits:
+            self._check_path(edit.path)
+        if not re.fullmatch(_ID, run.id):
+            raise UsageError(f"{run.id[:80]!r} cannot be the name of a run; nothing was changed")
+
     def _check_path(self, path: str) -> None:
         parts = PurePosixPath(path).parts
-        if not parts or path.startswith("/") or ".." in parts or parts[0] == ".git":
+        is_gits = any(part.casefold().rstrip(". ") == ".git" for part in parts)  # as a disk that ignores case takes it
+        if not parts or path.startswith("/") or ".." in parts or is_gits or "\0" in path:
             raise UsageError(f"{path[:120]!r} is no file of this workspace; nothing was changed")
         if self._files.is_linked(self._workspace.root / path):
             raise UsageError(f"{path[:120]!r} is, or lies behind, a symbolic link; nothing was changed through it")

@@ -25,6 +25,7 @@ from fleet.cli.commands import MODULES
 from fleet.hosts.install import HOSTS
 from fleet.store import process
 from fleet.store.consent import AUTHOR, LIVE, REFLECT, REMOTE, SEMANTIC, WEBHOOK
+from fleet.store.database import Local
 from tests import commands
 from tests.cli.conftest import ROOT, Shell
 
@@ -234,8 +235,10 @@ class Hostile(Shell):
             (home / "notes.jsonl").symlink_to(self.folder / "outside/new")
         (made / ".gitattributes").write_text("* filter=evil\n")
         (made / ".fleet").mkdir()
+        with closing(Local(made / ".fleet/local.db")) as state:
+            state.put(undoing="sleep-20261130-000001")
         with closing(sqlite3.connect(made / ".fleet/local.db", isolation_level=None)) as connection:
-            connection.execute("CREATE TABLE consent (kind TEXT, value TEXT, at TEXT, PRIMARY KEY (kind, value))")
+            connection.execute("PRAGMA journal_mode = DELETE")
             address = f"http://127.0.0.1:{self.sniffer.port}"
             for kind in (REMOTE, LIVE, SEMANTIC, REFLECT, WEBHOOK, AUTHOR, "guard"):
                 for machine in ("", "0123456789abcdef ", " "):
@@ -245,6 +248,11 @@ class Hostile(Shell):
         (made / ".fleet/git/config").write_text(f"[core]\n\tsshCommand = touch {self.folder}/outside/ran\n")
         (made / ".fleet/ready").mkdir()
         (made / ".fleet/ready/guards.json").write_text("[]")
+        (made / ".fleet/runs").mkdir()
+        edit = {"path": "../outside/ran", "before": None, "after": "cmFu"}
+        run = {"id": "sleep-20261130-000001", "kind": "sleep", "agent": "me", "at": "2026-11-30T08:06:17.481Z-0000"}
+        for end in (".plan", ".json"):
+            (made / f".fleet/runs/{run['id']}{end}").write_text(json.dumps({**run, "edits": [edit]}))
         self.git("-C", str(made), "add", "--all", "--force")
         self.git("-C", str(made), "-c", "user.name=x", "-c", "user.email=x@x", "commit", "--quiet", "-m", "x")
         self.git("clone", "--quiet", str(made), str(self.clone))

@@ -17,6 +17,7 @@ from fleet.hosts import local
 from fleet.hosts.local import Alarm, Call, TimeUpError
 from fleet.recall import ready
 from fleet.reflect import exposure
+from fleet.store import homes
 from fleet.store.database import SCHEMA_NUMBER, Local
 from tests import commands
 
@@ -910,7 +911,9 @@ def test_failures_of_other_hosts_are_known_by_their_text(place, answer):
 def with_lessons(place, *rows: tuple[str, str, str]) -> None:
     folder = place.folder / ".fleet" / "ready"
     folder.mkdir(exist_ok=True)
-    (folder / "triggers-tank.json").write_bytes(ready.Ready.rendered_rows([list(row) for row in rows], "7"))
+    (place.folder / homes.HERE).touch()
+    table = ready.Ready(str(place.folder), "tank").rendered_rows([list(row) for row in rows], "7")
+    (folder / "triggers-tank.json").write_bytes(table)
 
 
 def test_a_lesson_with_a_trigger_is_shown_before_the_command_once_a_session(place):

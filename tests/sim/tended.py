@@ -263,7 +263,7 @@ class Tended(Further):
             back: looks at what else must be as before, when all is taken back.
         """
         workspace = self.open(machine)
-        if workspace.state.get(undoing._PENDING):  # the next undo finishes another one first
+        if undoing._pending(workspace):  # the next undo finishes another one first
             yield
             return
         Runs(workspace).recover()
@@ -657,9 +657,9 @@ class Alone(Tended):
 
 def _is_cut_short(machine: Machine) -> bool:
     """Tell whether a crash left a run, or an undo, here that the next one finishes."""
-    local = Local(machine.root / ".fleet" / "local.db", durable=False)
+    local = Local(machine.root / ".fleet" / "local.db", durable=False, machine=lambda: "one-machine")
     try:
-        is_undoing = local.path.exists() and bool(local.get(undoing._PENDING))
+        is_undoing = local.path.exists() and bool(local.get(local.here(undoing._PENDING)))
     finally:
         local.close()
     return is_undoing or any((machine.root / ".fleet" / "runs").glob("*.plan"))

@@ -12,7 +12,7 @@ from fleet.model.errors import DiskError, NoError, UsageError
 from fleet.store.database import Local
 from fleet.store.files import Files
 from fleet.store.runs import Edit, Run, Runs
-from fleet.store.workspace import Workspace
+from fleet.store.workspace import Workspace, World
 
 
 class _Torn(Files):
@@ -169,6 +169,21 @@ def test_a_run_that_is_killed_at_any_write_is_not_begun_or_is_carried_on_with(tm
         shutil.rmtree(root)
 
 
+def test_a_plan_that_moved_to_another_machine_is_put_aside_whole_and_hinders_no_run(tmp_path: Path) -> None:
+    here = _workspace(tmp_path, files=_Torn(tmp_path, 1))
+    with pytest.raises(DiskError):
+        Runs(here).apply(_run(here, memory=b"new\n"))
+    (left,) = (tmp_path / ".fleet/runs").glob("*.plan")
+    data = left.read_bytes()
+    there = _workspace(tmp_path, world=World(machine=lambda: "another"))
+    assert not Runs(there).recover()
+    assert "memory.md" in there.warnings[0]
+    assert not (tmp_path / "memory.md").exists()
+    assert left.with_suffix(".plan-aside").read_bytes() == data
+    run = _applied(there, notes=b"x\n")
+    assert [each.id for each in Runs(there).listed()] == [run.id]
+
+
 def test_a_person_who_edits_a_file_between_crash_and_recovery_keeps_the_edit(tmp_path: Path) -> None:
     torn = _workspace(tmp_path, files=_Torn(tmp_path, 2))
     with pytest.raises(DiskError):
@@ -179,7 +194,10 @@ def test_a_person_who_edits_a_file_between_crash_and_recovery_keeps_the_edit(tmp
     assert "b.md" in carried.skipped
 
 
-@pytest.mark.parametrize("path", ["../out.md", "/etc/out.md", "link/out.md", "link", ".git/config", ""])
+@pytest.mark.parametrize(
+    "path",
+    ["../out.md", "/etc/out.md", "link/out.md", "link", ".git/config", "sub/.git/config", ".GIT/config", "a\0b", ""],
+)
 def test_no_run_writes_outside_its_workspace(tmp_path: Path, path: str) -> None:
     here = _workspace(tmp_path / "here")
     outside = tmp_path / "outside"
@@ -243,7 +261,7 @@ def test_a_run_is_undone_while_one_of_its_undos_stands_whatever_the_clock_said_t
 def test_a_beginning_of_a_name_is_enough_when_it_is_the_only_one(tmp_path: Path) -> None:
     here = _workspace(tmp_path)
     run = _applied(here, a=b"new\n")
-    assert Runs(here).find(run.id[:-2]) == run
+    assert Runs(here).find(run.id[:-2]).id == run.id
     with pytest.raises(NoError):
         Runs(here).find("nothing-")
 
