@@ -301,8 +301,7 @@ class _Import:
         _checked(texts)
         author = item.agent if names.is_agent(item.agent) else names.IMPORT
         entry = replace(item.entry, **texts, at=self._stamp(item.at_ms), tags=tuple(_tags(item.entry.tags)))
-        # By the record: every importer must write the very same line.
-        entry = replace(entry, id=entry.own_id(), by=f"{author}.{_hash(item.identity)[:8]}")
+        entry = replace(entry, id=entry.own_id(), by=entry.imported_by(author))
         previous = self._findings.get(entry.id)
         if previous is None or entry.at < previous.at:
             self._findings[entry.id] = entry
