@@ -257,18 +257,21 @@ class _Sources:
             return [(entry.id, _discovery(entry)) for entry in entries if entry is not None]
         sql = "SELECT rowid FROM passage WHERE passage MATCH ? AND kind = ? ORDER BY bm25(passage, 0, 2, 1) LIMIT ?"
         rows = self._texts.execute(sql, (expression, kind, self._count)) if expression else ()
-        return [self._section(*self._sections[number - 1]) for (number,) in rows]
+        return [found for (number,) in rows for found in self._section(*self._sections[number - 1])]
 
     def _lessons(self, expression: str, query: str) -> list[_Found]:
         """Return the hits among the lessons, merged records as one; both rankings are fused."""
         lessons: dict[str, Pattern] = {}
         ranks: dict[str, float] = {}
+        wordings: dict[str, list[str]] = {}
         for store in self._stores if expression else ():
             for id_, bm25 in store.matching(expression, self._count, retired=self._everything):
                 lesson = self._lesson(store, id_)
                 if lesson is not None and (store is self._workspace.patterns or lesson.scope == PRIVATE):
                     lessons[lesson.id] = lesson
                     ranks[lesson.id] = min(bm25, ranks.get(lesson.id, 0.0))
+                    if id_ != lesson.id and (record := store.get(id_)) is not None:
+                        wordings.setdefault(lesson.id, []).append(record.text)
         near = list[str]()
         for id_, _ in Embeddings(self._workspace).nearest(query, self._count, _COSINE_MIN) if query else ():
             lesson = self._lesson(self._workspace.patterns, id_)
@@ -276,19 +279,28 @@ class _Sources:
                 lessons.setdefault(lesson.id, lesson)
                 near.append(lesson.id)
         ranked = sorted(ranks, key=lambda id_: ranks[id_])
-        return [(id_, _lesson(lessons[id_])) for id_ in (similarity.fused(ranked, near) if query else ranked)]
+        ids = similarity.fused(ranked, near) if query else ranked
+        return [(id_, _lesson(lessons[id_], wordings.get(id_, ()))) for id_ in ids]
 
     def _lesson(self, store: Patterns, id_: str) -> Pattern | None:
         return store.lesson(id_) if id_ in self._grouped else store.get(id_)
 
-    def _section(self, page: Page, section: Section) -> _Found:
+    def _section(self, page: Page, section: Section) -> list[_Found]:
+        """Return the hit in a section under the id of its lesson; none where that is retired and was not asked for."""
         where = f"{page.path.relative_to(self._workspace.root)}:{section.line}"
-        lesson = self._workspace.patterns.same_text(section.lesson) if section.lesson else ""
-        return lesson or where, _Hit(page.kind, "", where, section.head, section.body, page.agent, section.when)
+        id_ = self._workspace.patterns.same_text(section.lesson) if section.lesson else ""
+        lessons = [lesson for store in self._stores if id_ and (lesson := self._lesson(store, id_)) is not None]
+        lesson = max(lessons, key=lambda each: each.is_present, default=None)
+        is_retired = lesson is not None and not lesson.is_present
+        if is_retired and not self._everything:
+            return []
+        hit = _Hit(page.kind, "", where, section.head, section.body, page.agent, section.when, retired=is_retired)
+        return [(lesson.id if lesson is not None else id_ or where, hit)]
 
 
-def _lesson(lesson: Pattern) -> _Hit:
-    details = _PART.join(lesson.details())
+def _lesson(lesson: Pattern, wordings: Sequence[str]) -> _Hit:
+    """Return the hit of a lesson; ``wordings``: those of the records merged with it that were found."""
+    details = _PART.join([*wordings, *lesson.details()])
     who, seen, edits = names.agent_of(lesson.by), lesson.count("seen"), Renderer().edits(lesson)
     return _Hit(PATTERN, lesson.id, "", lesson.text, details, who, lesson.at, seen, not lesson.is_present, edits)
 
