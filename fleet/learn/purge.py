@@ -160,6 +160,7 @@ class Purge:
 
     def remains(self, purged: Sequence[str], texts: Iterable[str]) -> list[tuple[str, int]]:
         """Return the places on this machine that still have the texts, sorted."""
+        self._workspace.close()  # else a database's file has what its journal has replaced already
         entries = [entry for each in purged for entry in self._entries_of(each)]
         needles = _needles({*texts, *(text for _, entry_texts in entries for text in entry_texts)})
         places = {place for place, _ in entries}
