@@ -197,7 +197,7 @@ class Purge:
         """Yield place and texts of the lesson's entries in the logs: the texts may differ from the lesson's."""
         for agent in self._workspace.agents_here():
             path = self._workspace.home(agent) / "corrections.md"
-            log = corrections_md.Log.parse(self._workspace.files.read(path))
+            log = corrections_md.Log.parse(self._workspace.files.page(path))
             for item in log.bound():
                 if item.record is not None and item.record.pattern == pattern:
                     at = (path.relative_to(self._workspace.root).as_posix(), item.entry.line)

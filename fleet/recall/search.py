@@ -10,7 +10,7 @@ import re
 import sqlite3
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -18,10 +18,9 @@ from typing import NamedTuple
 from crdt import clock
 from fleet.model import names
 from fleet.model.discovery import Discovery
-from fleet.model.errors import UsageError
+from fleet.model.errors import FleetError, UsageError
 from fleet.model.pattern import PRIVATE, Pattern
 from fleet.recall.wording import UNREADABLE, Renderer, day
-from fleet.store.files import is_plain
 from fleet.store.query import Patterns
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
@@ -150,7 +149,12 @@ def search(
     terms = _terms(query)
     if not terms:
         raise UsageError("there is nothing to look for in that; give a word or a sign that can be seen")
-    sections = [(page, section) for page in pages if page.kind in kinds for section in page.sections(_bytes(page.path))]
+    sections = [
+        (page, section)
+        for page in pages
+        if page.kind in kinds
+        for section in page.sections(_bytes(workspace, page.path))
+    ]
     terms = [term for term in terms if term.is_quoted or not similarity.is_stop(term.text)] or terms
     kinds = [kind for kind in KINDS if kind in kinds]
     searched = closing(_Sources(workspace, sections, max(2 * limit, _POOL_MIN), everything=everything))
@@ -401,11 +405,10 @@ def _discovery(entry: Discovery) -> _Hit:
     return _Hit(DISCOVERY, entry.id, "", entry.problem, details, names.agent_of(entry.by), entry.at)
 
 
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes() if is_plain(path) else b""
-    except OSError:
-        return b""
+def _bytes(workspace: Workspace, path: Path) -> bytes:
+    with suppress(FleetError):
+        return workspace.files.page(path)
+    return b""
 
 
 # --- display --------------------------------------------------------------------------------------------------------
