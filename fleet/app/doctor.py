@@ -309,7 +309,7 @@ def _lines(workspace: Workspace) -> Iterator[_Finding]:
         yield _trouble("wide", f"the record of {each} takes {size:,} bytes: very many have worded it anew")
     if withheld := Outbox(workspace).waiting().withheld:
         many, first = counted(len(withheld), "line"), withheld[0]
-        yield _trouble("withheld", f"{many} may not leave; first {first.path}: {first.reason}")
+        yield _trouble("withheld", f"{many} may not leave; first {first}")
     if failed := workspace.state.get("sync_failed"):
         yield _trouble("sync", f"the last one failed: {failed}")
 

@@ -351,7 +351,8 @@ def _left_out(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         shown = [f"line {each['line']}: {each['reason']}: {each['text']}" for each in left[:_SHOWN]]
         yield "not taken", [f"{counted(len(left), 'piece')} of {left[0]['path']}, for these reasons:", *shown]
     for line in status["withheld"]:
-        yield "stays here", [f"a line of {line['path']} {line['reason']}"]
+        of_lesson = f", {line['id']}" if line["id"] else ""
+        yield "stays here", [f"a line of {line['path']}{of_lesson}: {line['reason']}"]
     if kept := status["quarantined"]:
         shown = [f"{each['path']}, line {each['line']}: {each['reason']}" for each in kept[:_SHOWN]]
         yield "quarantine", [f"{counted(len(kept), 'line')} in .fleet/quarantine/refused.jsonl", *shown]
