@@ -99,6 +99,12 @@ def test_a_question_in_plain_words_is_answered(stage):
     assert hits(stage, "velma", question, "--kind", "pattern")[0]["id"] == lesson
 
 
+def test_an_id_is_no_word_and_what_shows_it_is_named(stage):
+    stage.join("velma")
+    lesson = stage.correct("velma", "Quote every path")
+    assert f"`fleet show {lesson}`" in stage.run("velma", "search", lesson, expect=1).stderr
+
+
 def test_nothing_found_says_what_to_do_and_exits_with_1(stage):
     stage.join("velma")
     done = stage.run("velma", "search", "xyzzy", expect=1)
