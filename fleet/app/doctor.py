@@ -36,9 +36,10 @@ from fleet.store import config, git, homes
 from fleet.store.database import TROUBLE, Database, is_damage
 from fleet.store.files import is_no_folder, is_plain
 from fleet.store.ingest import clan_sources
-from fleet.store.lines import KINDS
+from fleet.store.lines import KINDS, Kind
 from fleet.store.runs import Runs
 from fleet.store.semantic import Embeddings
+from fleet.store.tree import MISNAMED
 from fleet.store.workspace import Workspace
 from fleet.text import tables
 from fleet.text.screening import counted
@@ -231,7 +232,7 @@ def _make_anew(workspace: Workspace) -> None:
 
 
 def _misplaced(workspace: Workspace) -> dict[str, str]:
-    """Return the paths here at which no plain file or folder stands where one belongs, and what follows."""
+    """Return the paths here at which no plain file or folder stands where one belongs, or no shard, and why not."""
     agents = workspace.agents_here()
     shards = [workspace.clan, *(workspace.clan / f"{kind.name}.d" for kind in KINDS)]
     folders = [*shards, workspace.root / workspace.place, *map(workspace.home, agents)]
@@ -240,7 +241,9 @@ def _misplaced(workspace: Workspace) -> dict[str, str]:
     files += [log for each in agents if os.path.lexists(log := CountedLog(workspace, each).log_file())]
     odd += [path for path in files if not is_plain(path) and path.parent not in odd]
     why = "a link, or no plain file or folder: nothing is read or written there until one is in its place"
-    return {path.relative_to(workspace.root).as_posix(): why for path in odd}
+    misnamed = [path for path in files if path.parent in shards[1:] and not Kind.of(f"{path.parent.name}/{path.name}")]
+    reasons = dict.fromkeys(misnamed, MISNAMED) | dict.fromkeys(odd, why)
+    return {path.relative_to(workspace.root).as_posix(): reason for path, reason in reasons.items()}
 
 
 def _files(workspace: Workspace) -> Iterator[Path]:
@@ -307,7 +310,7 @@ def _lines(workspace: Workspace) -> Iterator[_Finding]:
         yield _trouble("wide", f"the record of {each} takes {size:,} bytes: very many have worded it anew")
     if withheld := Outbox(workspace).waiting().withheld:
         many, first = counted(len(withheld), "line"), withheld[0]
-        yield _trouble("withheld", f"{many} may not leave; first {first.path}: {first.reason}")
+        yield _trouble("withheld", f"{many} may not leave; first {first}")
     if failed := workspace.state.get("sync_failed"):
         yield _trouble("sync", f"the last one failed: {failed}")
 

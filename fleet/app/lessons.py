@@ -328,7 +328,8 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
     """Merge two lessons into one with the first one's text: both records are kept, and their counts add up.
 
     Raises:
-        NoError: they are merged already, or one is private; or they read alike and differ, and ``force`` is not set.
+        NoError: they are merged already, or one is private or retired; or they read alike and differ, and ``force`` is
+            not set.
     """
     counting.reconcile_all(workspace)
     with Runs(workspace).recording(agent, "merge") as draft:
@@ -337,6 +338,9 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
             if own := next((each.id for each in (first, second) if each.scope == PRIVATE), ""):
                 raise NoError(f"{own} is private. Nothing was changed; `fleet edit {own} --set scope=clan` shares it")
             before = _members(workspace, first)
+            sets = {first.id: before, second.id: _members(workspace, second)}
+            if gone := next((id_ for id_, members in sets.items() if not merged(members).is_present), ""):
+                raise NoError(f"{gone} is retired. Nothing was changed; `fleet restore {gone}` brings it back")
             targets = workspace.patterns.merge_targets()
             existing = (each.id for each in workspace.patterns.some(sorted(targets)))
             source, into = Merges(targets).merging({first.id, second.id, *existing}, first.id, second.id)

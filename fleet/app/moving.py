@@ -153,7 +153,7 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
         older += bool(session.events and not events)
         session.events = events
         read += [session] if events else []
-    logged = workspace.files.read(workspace.home(agent) / "corrections.md")
+    logged = workspace.files.page(workspace.home(agent) / "corrections.md")
     heard = Signals(workspace.files, agent, workspace.wall).heard()
     facts = tidying.remembered(workspace)
     ranked = dict(enumerate([*(facts if workspace.config.hook.auto_memory else ()), *rules.propose(read)], 1))

@@ -75,7 +75,7 @@ def _show_outgoing(out: Outgoing, obstacle: str) -> None:
         echo(text, as_is=True)
     output.show({"lines": texts, "withheld": withheld})
     for line in out.withheld:
-        note(f"stays here: a line of {line.path} {line.reason}")
+        note(f"stays here: a line of {line}")
     note(f"{counted(out.count, 'line')} would go out{f', but {obstacle}' if obstacle else ''}; nothing was sent")
     if out.withheld:
         raise typer.Exit(EXIT_REFUSED)

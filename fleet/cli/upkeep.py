@@ -16,6 +16,7 @@ from fleet.learn import importer
 from fleet.learn.importer import ImportResult, Piece
 from fleet.model.errors import UsageError
 from fleet.model.names import GUEST
+from fleet.model.pattern import PRIVATE
 from fleet.store.homes import CONFIG
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted
@@ -168,16 +169,26 @@ def _note_refused(refused: list[str], what: str, hint: str) -> None:
 def _export(
     as_page: Annotated[bool, flag("--md", "One Markdown page for people.")] = False,
 ) -> None:
-    """Print everything this machine knows: all lessons, retired ones too, and all discoveries; JSON without --md."""
+    """Print everything this machine knows: all lessons, retired ones too, and all discoveries; JSON without --md.
+
+    Private lessons are left out, and counted on stderr; a fleet backup has them.
+    """
     if output.chosen.as_json and as_page:
         raise UsageError("--json and --md are two forms of one export: name one of them")
     with output.opened() as workspace:
         if as_page:
             echo(pages.everything(workspace).rstrip("\n"), as_is=True)
-            return
-        parts = moving.export(workspace)
-        with workspace.snapshot():
-            output.chosen.put(_as_json(parts))
+        else:
+            parts = moving.export(workspace)
+            with workspace.snapshot():
+                output.chosen.put(_as_json(parts))
+        _note_private(workspace)
+
+
+def _note_private(workspace: Workspace) -> None:
+    records = (each for agent in workspace.agents_with_notes() for each in workspace.notes(agent).records())
+    if number := sum(each.scope == PRIVATE for each in records):
+        note(f"left out: {counted(number, 'private lesson')}, which leave by no export; `fleet backup` keeps them")
 
 
 def _as_json(parts: Mapping[str, Any]) -> str:
@@ -340,7 +351,8 @@ def _left_out(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         shown = [f"line {each['line']}: {each['reason']}: {each['text']}" for each in left[:_SHOWN]]
         yield "not taken", [f"{counted(len(left), 'piece')} of {left[0]['path']}, for these reasons:", *shown]
     for line in status["withheld"]:
-        yield "stays here", [f"a line of {line['path']} {line['reason']}"]
+        of_lesson = f", {line['id']}" if line["id"] else ""
+        yield "stays here", [f"a line of {line['path']}{of_lesson}: {line['reason']}"]
     if kept := status["quarantined"]:
         shown = [f"{each['path']}, line {each['line']}: {each['reason']}" for each in kept[:_SHOWN]]
         yield "quarantine", [f"{counted(len(kept), 'line')} in .fleet/quarantine/refused.jsonl", *shown]

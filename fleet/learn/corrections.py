@@ -145,7 +145,7 @@ class Corrections:
         writer, error = self._writer_or_error()
         path = CountedLog(self._workspace, self._agent).log_file()
         with self._workspace.log_lock(self._agent):
-            page, stamp = self._workspace.files.read(path), ""
+            page, stamp = self._workspace.files.page(path), ""
             if writer is not None:
                 try:
                     stamp = writer.tick()
@@ -194,7 +194,7 @@ class Corrections:
         lesson = Text.lesson(pattern) if pattern or not same else Text("", ())
         right_way = Text.enter("right", right)
         path = CountedLog(self._workspace, self._agent).log_file()
-        page_before = self._workspace.files.read(path)
+        page_before = self._workspace.files.page(path)
         signal = self._unfilled_entry(prefix, page_before)
         target = self._target(lesson.text, same)
         text = lesson.text or (target.lesson.text if target.lesson else "")
@@ -214,7 +214,7 @@ class Corrections:
         )
         marks = (("head", filled.heading_hash), (STATED, filled.stated_hash))
         with self._workspace.log_lock(self._agent):
-            page = self._workspace.files.read(path)
+            page = self._workspace.files.page(path)
             bound = corrections_md.Log.parse(page).bound() if page != page_before else ()
             if any(each.id == signal.id and (each.record is not None or each.entry.pattern) for each in bound):
                 raise NoError(f"{signal.id} was filled just now by another process; nothing was logged")

@@ -62,7 +62,7 @@ class CountedLog:
 
     def read_log(self) -> Log:
         """Return an agent's log, parsed; an empty one where there is none."""
-        return corrections_md.Log.parse(self._workspace.files.read(self.log_file()))
+        return corrections_md.Log.parse(self._workspace.files.page(self.log_file()))
 
     def unfilled(self, days: float = 0.0) -> int:
         """Return how many entries wait for their lesson, as ``to_state``."""
@@ -73,7 +73,7 @@ class CountedLog:
 
         ``days``: leave out what is older; 0 leaves out nothing for its age.
         """
-        page = self._workspace.files.read(self.log_file())
+        page = self._workspace.files.page(self.log_file())
         if not page or not _read_since(_read_note(self._workspace, self._agent), page).waiting:
             return []
         from fleet.learn.signals import Signals  # a correction flags nothing
@@ -83,7 +83,7 @@ class CountedLog:
 
     def last_ms(self) -> int:
         """Return when fleet logged the newest entry, with a lesson or without, milliseconds since 1970; 0 for never."""
-        tail = self._workspace.files.read(self.log_file())[-_TAIL_BYTES:]
+        tail = self._workspace.files.page(self.log_file())[-_TAIL_BYTES:]
         return max(
             (clock.ms_of(f"{at.decode('ascii', 'replace')}-0000") for at in re.findall(_LOGGED_AT, tail)), default=0
         )
@@ -107,7 +107,7 @@ class CountedLog:
 
     def newly_edited(self) -> int:
         """Return how many entries ``edited`` returns, 0 where the log is the one of the last call."""
-        page, key = self._workspace.files.read(self.log_file()), f"edited {self._agent}"
+        page, key = self._workspace.files.page(self.log_file()), f"edited {self._agent}"
         if not page or self._workspace.db.noted(key) == _hash(page):
             return 0
         self._workspace.db.note(key, _hash(page))
@@ -222,7 +222,7 @@ def reconcile_all(workspace: Workspace, wait_s: float = limits.LOCK_WAIT_S) -> i
     written = 0
     default = workspace.replicas().default_agent
     for agent in sorted({*workspace.agents_here(), *([default] if default else [])}):
-        page = workspace.files.read(CountedLog(workspace, agent).log_file())
+        page = workspace.files.page(CountedLog(workspace, agent).log_file())
         if page and not _read_note(workspace, agent).covers(page):
             with workspace.writing(agent, wait_s) as writer:
                 written += reconcile(writer, wait_s)
@@ -338,7 +338,7 @@ class _Backlog:
         self._writer = writer
         self._workspace = writer.workspace
         self._path = CountedLog(writer.workspace, writer.agent).log_file()
-        self._page = self._workspace.files.read(self._path)
+        self._page = self._workspace.files.page(self._path)
         self._read = _read_since(_read_note(self._workspace, writer.agent), self._page)
         self._entries: dict[str, Entry] = {}
         self._keys: dict[str, str] = {}
@@ -353,12 +353,12 @@ class _Backlog:
         if not fresh:
             return True
         with self._workspace.log_lock(self._writer.agent, wait_s):
-            is_same = self._workspace.files.read(self._path) == self._page
+            is_same = self._workspace.files.page(self._path) == self._page
             if is_same:
                 records = [self._record(item, pattern) for item, pattern in fresh]
                 data = "".join(record.render() + "\n" for record in records)
                 self._workspace.files.append(self._path, data.encode())
-            self._page = self._workspace.files.read(self._path)
+            self._page = self._workspace.files.page(self._path)
         self._read = _read_since(_Checkpoint(), self._page)
         return is_same
 

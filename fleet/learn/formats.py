@@ -17,6 +17,7 @@ from fleet.learn.notes import Note, SkippedPiece
 from fleet.model import limits, names
 from fleet.model.discovery import CONFIDENCES, TYPES, Discovery
 from fleet.model.line import BadLineError, strict_object
+from fleet.store.files import LEFT_OUT
 from fleet.text import dates, tables
 from fleet.text.advice import Passage
 
@@ -87,6 +88,7 @@ KEYS = {name: tuple(words.split()) for name, words in tables(_DATA).items()}
 _TO_BE_INFERRED = "its pattern is still to be inferred"
 _UNDONE = "it was undone"
 _SAID_TWICE = "its entry says something else in that field already, and an entry teaches one lesson"
+_TOO_LONG = f"longer than the {limits.PAGE_LINE_BYTES_MAX // 2**20} MiB that are read of a line"
 _LABEL = r"(?i)(?:learned|learning|lesson|insight|investigation|rule|memory|note)\s*[:：]\s+"
 _TEXT_CHARS = 420
 _WORDS_MIN = 3
@@ -440,6 +442,8 @@ def read_beside(log: bytes) -> Iterator[Item]:
     """Yield the notes of people in an agent's own log, beside the entries that are counted."""
     lines, entries = corrections_md.blank_entries(log, is_waiting_own=True)
     yield from (SkippedPiece(line, _SAID_TWICE, text) for entry, _ in entries for line, text in entry.unread)
+    for match in re.finditer(LEFT_OUT, log):
+        yield SkippedPiece(log.count(b"\n", 0, match.start()) + 1, _TOO_LONG, f"{int(match[1]):,} bytes")
     yield from _read_notes(corrections_md.FILE_NAME, lines)
 
 

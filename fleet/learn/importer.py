@@ -23,7 +23,7 @@ from fleet.model import edits, limits, names
 from fleet.model.discovery import Discovery
 from fleet.model.line import BadLineError, Line, Refused, check_value, join
 from fleet.model.pattern import fold
-from fleet.store.files import modified_ms
+from fleet.store.files import LEFT_OUT, modified_ms
 from fleet.store.lines import DISCOVERIES
 from fleet.store.runs import Draft, Field
 from fleet.store.workspace import Workspace, Writer
@@ -198,7 +198,7 @@ class LogPage:
         Raises:
             DiskError: nothing of it was acknowledged.
         """
-        page, key = self._workspace.files.read(self._path), f"beside {self._agent}"
+        page, key = self._workspace.files.page(self._path), f"beside {self._agent}"
         known, imported = self._workspace.db.noted(key), ImportResult()
         size, page_hash, rest_hash = known.split(" ") if known.count(" ") == 2 else ("0", "", "")
         # Whatever was read before is parsed again only if it changed, or if more than own entries follow it.
@@ -217,14 +217,15 @@ class LogPage:
     def left_out(self) -> list[Piece]:
         """Return the pieces in an agent's log that are neither entries nor lessons."""
         imported = ImportResult()
-        for item in _beside(self._workspace.files.read(self._path)):
+        for item in _beside(self._workspace.files.page(self._path)):
             imported.add(item, self._path.relative_to(self._workspace.root).as_posix())
         return imported.left_out
 
 
 def _without_own(page: bytes) -> bytes:
-    """Return the lines of a page that belong to no own entry, without blank ones."""
+    """Return the lines of a page that belong to no own entry, without blank ones, and those that are too long."""
     lines = corrections_md.blank_entries(page, is_waiting_own=True)[0]
+    lines += [match[0] for match in re.finditer(LEFT_OUT, page)]
     return b"".join(line for line in lines if line.strip() and not line.startswith(b"<!-- fleet "))
 
 
@@ -301,8 +302,7 @@ class _Import:
         _checked(texts)
         author = item.agent if names.is_agent(item.agent) else names.IMPORT
         entry = replace(item.entry, **texts, at=self._stamp(item.at_ms), tags=tuple(_tags(item.entry.tags)))
-        # By the record: every importer must write the very same line.
-        entry = replace(entry, id=entry.own_id(), by=f"{author}.{_hash(item.identity)[:8]}")
+        entry = replace(entry, id=entry.own_id(), by=entry.imported_by(author))
         previous = self._findings.get(entry.id)
         if previous is None or entry.at < previous.at:
             self._findings[entry.id] = entry

@@ -304,7 +304,7 @@ class Journal:
         won = self._log.state().won
         if not won:
             return []
-        logged = self._workspace.files.read(self._home / "corrections.md")
+        logged = self._workspace.files.page(self._home / "corrections.md")
         return [_proposal(event) for event in won.values() if str(event["id"]).encode() not in logged]
 
     def as_pattern(self, won: Proposal) -> str:

@@ -160,6 +160,7 @@ class Purge:
 
     def remains(self, purged: Sequence[str], texts: Iterable[str]) -> list[tuple[str, int]]:
         """Return the places on this machine that still have the texts, sorted."""
+        self._workspace.close()  # else a database's file has what its journal has replaced already
         entries = [entry for each in purged for entry in self._entries_of(each)]
         needles = _needles({*texts, *(text for _, entry_texts in entries for text in entry_texts)})
         places = {place for place, _ in entries}
@@ -196,7 +197,7 @@ class Purge:
         """Yield place and texts of the lesson's entries in the logs: the texts may differ from the lesson's."""
         for agent in self._workspace.agents_here():
             path = self._workspace.home(agent) / "corrections.md"
-            log = corrections_md.Log.parse(self._workspace.files.read(path))
+            log = corrections_md.Log.parse(self._workspace.files.page(path))
             for item in log.bound():
                 if item.record is not None and item.record.pattern == pattern:
                     at = (path.relative_to(self._workspace.root).as_posix(), item.entry.line)

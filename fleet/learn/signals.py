@@ -306,7 +306,7 @@ class Signals:
         return self._files.lock(self._files.root / ".fleet" / "locks" / f"log-{self._agent}.lock", wait_s)
 
     def _read(self) -> bytes:
-        return self._files.read(self._path)
+        return self._files.page(self._path)
 
 
 def _marks(data: bytes) -> Iterator[_Mark]:

@@ -5,6 +5,8 @@ bytes: nobody can put other words under an id. A retraction is a line of its own
 """
 
 import hashlib
+import json
+import unicodedata
 
 import msgspec
 
@@ -48,6 +50,21 @@ class Discovery(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown
         """Return the id that is the hash of its words, or of what it retracts."""
         words = (self.type, self.context, self.problem, self.solution)
         return retraction_id(self.retracts) if self.retracts else discovery_id(*words)
+
+    def imported_by(self, author: str) -> str:
+        """Return the replica that an import names for it: its author, and the hash of its words and its time.
+
+        It depends on the line alone: every importer must write the very same one.
+        """
+        words = (
+            " ".join(unicodedata.normalize("NFC", each).split()) for each in (self.problem, self.context, self.solution)
+        )
+        text = json.dumps(["finding", *words, clock.ms_of(self.at) or None], separators=(",", ":"))
+        return f"{author}.{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}"
+
+    def is_imported(self) -> bool:
+        """Return whether an import wrote it: its author need not write here."""
+        return self.by == self.imported_by(names.agent_of(self.by))
 
 
 _TEXTS = ("confidence", "context", "problem", "solution", "type")

@@ -10,6 +10,7 @@ TAGS_MAX = 32
 DEPTH_MAX = 16
 NAME_CHARS_MAX = 64
 INTEGER_MAX = 2**53 - 1  # beyond it a JavaScript reader of the same line would round
+PAGE_LINE_BYTES_MAX = 1024 * 1024  # of a page that people write in, such as a log; a longer line is not read
 BLOCK_BYTES = 64 * 1024  # how much of a file is read at once, so that it fits the processor's cache
 
 AHEAD_HOURS_MAX = 24

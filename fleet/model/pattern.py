@@ -202,9 +202,9 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def last_seen(self) -> str:
-        """Stamp of the newest live add, else of the first sight; "" if all of these lie in the future."""
+        """Stamp of the newest live add, of a retired lesson of any, else of the first sight; "" if all lie ahead."""
         first = self.at if self.at <= self.cut else ""
-        return max((stamp for stamp in self.live.values() if stamp <= self.cut), default=first)
+        return max((stamp for stamp in (self.live or self.adds).values() if stamp <= self.cut), default=first)
 
     @property
     def recency(self) -> str:

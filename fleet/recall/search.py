@@ -1,15 +1,16 @@
 """Search: lessons, discoveries, corrections and journals that have the words of a query, best first.
 
 Words are joined by OR and ranked by bm25; what has all of them comes first. They are looked up by their stems and as
-prefixes; scripts without blanks, and words with symbols (``C++``, ``--json``, ``.env``), as they are typed. No part of
-a query ever reaches SQLite as syntax. Where lessons have embeddings, both rankings are fused.
+prefixes; scripts without blanks, and words with symbols (``C++``, ``--json``, ``.env``), as they are typed. What has
+symbols, or is no word of the index, is also looked for literally, as a part of the texts. No part of a query ever
+reaches SQLite as syntax. Where lessons have embeddings, both rankings are fused.
 """
 
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -17,10 +18,9 @@ from typing import NamedTuple
 from crdt import clock
 from fleet.model import names
 from fleet.model.discovery import Discovery
-from fleet.model.errors import UsageError
+from fleet.model.errors import FleetError, UsageError
 from fleet.model.pattern import PRIVATE, Pattern
 from fleet.recall.wording import UNREADABLE, Renderer, day
-from fleet.store.files import is_plain
 from fleet.store.query import Patterns
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
@@ -44,6 +44,9 @@ _PART = " · "
 _FINAL = ".,;:!?…"
 _TERM = re.compile(r'"([^"]*)("?)|([^\s"]+)')
 _WORD = re.compile(r"[^\W_]+")
+_SYMBOL = re.compile(r"[^\w\s]|_")
+_ENDS = ("", "e", "i")
+"""Ends of a stem that are no part of its words: ``file`` is that of "filing", ``carri`` that of "carrying"."""
 
 
 class _Term(NamedTuple):
@@ -146,15 +149,24 @@ def search(
     terms = _terms(query)
     if not terms:
         raise UsageError("there is nothing to look for in that; give a word or a sign that can be seen")
-    sections = [(page, section) for page in pages if page.kind in kinds for section in page.sections(_bytes(page.path))]
-    all_terms, any_term = _expressions(terms)
+    sections = [
+        (page, section)
+        for page in pages
+        if page.kind in kinds
+        for section in page.sections(_bytes(workspace, page.path))
+    ]
+    terms = [term for term in terms if term.is_quoted or not similarity.is_stop(term.text)] or terms
+    kinds = [kind for kind in KINDS if kind in kinds]
     searched = closing(_Sources(workspace, sections, max(2 * limit, _POOL_MIN), everything=everything))
     with searched as sources, workspace.snapshot():  # else each lookup of a hit would refresh the database first
-        full = [sources.hits(kind, all_terms) for kind in KINDS if kind in kinds]
-        near = [sources.hits(kind, any_term, query) for kind in KINDS if kind in kinds]
-    hits = _deduplicated([*_interleaved(full), *_interleaved(near)])
+        longer = _longer(terms, sources)
+        all_terms, any_term = _expressions(terms, longer)
+        full = [sources.hits(kind, all_terms) for kind in kinds]
+        literal = _literal(kinds, terms, longer, sources)
+        near = [sources.hits(kind, any_term, query) for kind in kinds]
+    hits = _deduplicated([*_interleaved(full), *_interleaved(literal), *_interleaved(near)])
     shown = tuple(_displayed(hit, [term.text for term in terms]) for hit in hits[:limit])
-    return Answer(shown, len(hits) > limit, bool(hits) and not any(full))
+    return Answer(shown, len(hits) > limit, bool(hits) and not any([*full, *literal]))
 
 
 _Found = tuple[str, _Hit]
@@ -195,15 +207,14 @@ def _clean(text: str) -> str:
     return one_line(strip_controls(text if text.isascii() else unicodedata.normalize("NFC", text)))
 
 
-def _expressions(terms: list[_Term]) -> tuple[str, str]:
+def _expressions(terms: list[_Term], longer: Mapping[str, list[str]]) -> tuple[str, str]:
     """Return two full-text expressions: one of all terms, and one of any term, or a word of one without its symbols.
 
     Both require what is quoted.
     """
-    terms = [term for term in terms if term.is_quoted or not similarity.is_stop(term.text)] or terms
-    required = [_expression(term) for term in terms]
-    quoted = [_expression(term) for term in terms if term.is_quoted]
-    any_of = [_expression(term, is_whole=len(term.text) < _PREFIX_CHARS_MIN) for term in terms]
+    required = [_expression(term, longer) for term in terms]
+    quoted = [_expression(term, longer) for term in terms if term.is_quoted]
+    any_of = [_expression(term, longer, is_whole=len(term.text) < _PREFIX_CHARS_MIN) for term in terms]
     with_symbols = [
         term.text for term in terms if not term.is_quoted and not _WORD.fullmatch(term.text) and " " not in term.text
     ]
@@ -213,14 +224,62 @@ def _expressions(terms: list[_Term]) -> tuple[str, str]:
     return " AND ".join(filter(None, required)), " AND ".join(filter(None, [*quoted, f"({either})" if either else ""]))
 
 
-def _expression(term: _Term, *, is_whole: bool = False) -> str:
+def _expression(term: _Term, longer: Mapping[str, list[str]], *, is_whole: bool = False) -> str:
     """Return the full-text expression of a term, "" when no part of it is indexed."""
     phrases = similarity.Words(term.text).phrases()
     if not phrases:
         return ""
-    if not (term.is_quoted or is_whole) and phrases[0].endswith('"') and len(term.text) > 1:
-        phrases[0] = f"({phrases[0]} OR {phrases[0]} *)"
+    if not (term.is_quoted or is_whole) and len(term.text) > 1:
+        phrases = [_beginning(phrase, longer) for phrase in phrases]
     return f"({' AND '.join(phrases)})"
+
+
+def _beginning(phrase: str, longer: Mapping[str, list[str]]) -> str:
+    """Return the expression of a phrase whose last word may go on."""
+    before, last = _split(phrase)
+    forms = [phrase] if phrase.endswith("*") else [phrase, f"{phrase} *"]
+    forms += [f'"{before}{word}"' for word in longer.get(last, ())]
+    return f"({' OR '.join(forms)})"
+
+
+def _split(phrase: str) -> tuple[str, str]:
+    """Return the words before the last one of a phrase, and the last one."""
+    before, blank, last = phrase.removesuffix(" *").strip('"').rpartition(" ")
+    return before + blank, last
+
+
+def _longer(terms: Sequence[_Term], sources: "_Sources") -> dict[str, list[str]]:
+    """Return known words by the beginning of them that is typed, where their stem is shorter: no prefix finds those.
+
+    One word for each stem: ``decorat`` is the beginning of "decorator", whose stem is ``decor``.
+    """
+    phrases = (phrase for term in terms if not term.is_quoted for phrase in similarity.Words(term.text).phrases())
+    typed = list(dict.fromkeys(_split(phrase)[1] for phrase in phrases))
+    shorter = {word: [word[:chars] + end for chars in range(2, len(word)) for end in _ENDS] for word in typed}
+    stems = similarity.Words.stems([*typed, *chain.from_iterable(shorter.values())])
+    found: dict[str, list[str]] = {}
+    for word, beginnings in shorter.items():
+        others = " OR ".join(f'"{each}"' for each in beginnings if stems[each] != stems[word])
+        found[word] = sources.words(word, others) if others else []
+    stems |= similarity.Words.stems(chain.from_iterable(found.values()))
+    by_stem = {word: {stems[each]: each for each in words} for word, words in found.items()}
+    return {
+        word: [each for stem, each in words.items() if not stem.startswith(stems[word])]
+        for word, words in by_stem.items()
+    }
+
+
+def _literal(
+    kinds: Iterable[str], terms: Sequence[_Term], longer: Mapping[str, list[str]], sources: "_Sources"
+) -> list[list[_Found]]:
+    """Return the hits of each kind that have all terms, those literally that no index of words can tell.
+
+    These are terms with symbols, which may stand within a word, and what is no beginning of a known word.
+    """
+    expressions = {term: _expression(term, longer) for term in terms}
+    parts = [term for term in terms if _SYMBOL.search(term.text) or not sources.is_known(expressions[term])]
+    others = " AND ".join(expressions[term] for term in terms if term not in parts)
+    return [sources.literal(kind, [term.text for term in parts], others) for kind in kinds] if parts else []
 
 
 # --- the sources ----------------------------------------------------------------------------------------------------
@@ -250,25 +309,64 @@ class _Sources:
     def hits(self, kind: str, expression: str, query: str = "") -> list[_Found]:
         """Return the hits of an expression, "" for none, best first; with ``query`` lessons of similar meaning, too."""
         if kind == PATTERN:
-            return self._lessons(expression, query)
+            options = (expression, self._count)
+            found = (
+                (store, *row) for store in self._stores for row in store.matching(*options, retired=self._everything)
+            )
+            return self._lessons(found if expression else (), query)
         if kind == DISCOVERY:
-            found = self._workspace.discoveries.matching(expression, self._count) if expression else []
-            entries = (self._workspace.discoveries.get(id_) for id_, _ in found)
+            found_ids = self._workspace.discoveries.matching(expression, self._count) if expression else []
+            entries = (self._workspace.discoveries.get(id_) for id_, _ in found_ids)
             return [(entry.id, _discovery(entry)) for entry in entries if entry is not None]
         sql = "SELECT rowid FROM passage WHERE passage MATCH ? AND kind = ? ORDER BY bm25(passage, 0, 2, 1) LIMIT ?"
         rows = self._texts.execute(sql, (expression, kind, self._count)) if expression else ()
-        return [self._section(*self._sections[number - 1]) for (number,) in rows]
+        return [found for (number,) in rows for found in self._section(*self._sections[number - 1])]
 
-    def _lessons(self, expression: str, query: str) -> list[_Found]:
-        """Return the hits among the lessons, merged records as one; both rankings are fused."""
+    def literal(self, kind: str, parts: Sequence[str], expression: str) -> list[_Found]:
+        """Return the hits that have all parts literally, of those that an expression finds; "" for all."""
+        if kind == PATTERN:
+            options = (parts, expression)
+            found = (
+                (store, each) for store in self._stores for each in store.holding(*options, retired=self._everything)
+            )
+            return self._lessons((store, each, 0.0) for store, each in found)
+        if kind == DISCOVERY:
+            return [(each.id, _discovery(each)) for each in self._workspace.discoveries.holding(parts, expression)]
+        of_those = "AND rowid IN (SELECT rowid FROM passage WHERE passage MATCH ?)" if expression else ""
+        sql = f"SELECT rowid FROM passage WHERE kind = ? {of_those} ORDER BY rowid DESC"  # noqa: S608
+        rows = self._texts.execute(sql, (kind, *filter(None, [expression])))
+        pairs = (self._sections[number - 1] for (number,) in rows)
+        held = (pair for pair in pairs if Patterns.holds(f"{pair[1].head}\n{pair[1].body}", parts))
+        return [hit for pair in held for hit in self._section(*pair)]
+
+    def is_known(self, expression: str) -> bool:
+        """Return whether an expression finds anything."""
+        sql = "SELECT 1 FROM passage WHERE passage MATCH ? LIMIT 1"
+        return bool(expression) and (
+            any(each.knows(expression) for each in (*self._stores, self._workspace.discoveries))
+            or self._texts.execute(sql, (expression,)).fetchone() is not None
+        )
+
+    def words(self, beginning: str, expression: str) -> list[str]:
+        """Return the words that begin so in all texts that an expression finds."""
+        part = beginning.lower()
+        texts = [text for each in (*self._stores, self._workspace.discoveries) for text in each.texts(expression, part)]
+        rows = self._texts.execute("SELECT head || ' ' || body FROM passage WHERE passage MATCH ?", (expression,))
+        words = " ".join([*texts, *(row[0] for row in rows)]).lower().split()
+        return [word for word in dict.fromkeys(words) if word.startswith(part)]
+
+    def _lessons(self, found: Iterable[tuple[Patterns, str, float]], query: str = "") -> list[_Found]:
+        """Return the hits of (store, id, bm25) of lessons, merged records as one; both rankings are fused."""
         lessons: dict[str, Pattern] = {}
         ranks: dict[str, float] = {}
-        for store in self._stores if expression else ():
-            for id_, bm25 in store.matching(expression, self._count, retired=self._everything):
-                lesson = self._lesson(store, id_)
-                if lesson is not None and (store is self._workspace.patterns or lesson.scope == PRIVATE):
-                    lessons[lesson.id] = lesson
-                    ranks[lesson.id] = min(bm25, ranks.get(lesson.id, 0.0))
+        wordings: dict[str, list[str]] = {}
+        for store, id_, bm25 in found:
+            lesson = self._lesson(store, id_)
+            if lesson is not None and (store is self._workspace.patterns or lesson.scope == PRIVATE):
+                lessons[lesson.id] = lesson
+                ranks[lesson.id] = min(bm25, ranks.get(lesson.id, 0.0))
+                if id_ != lesson.id and (record := store.get(id_)) is not None:
+                    wordings.setdefault(lesson.id, []).append(record.text)
         near = list[str]()
         for id_, _ in Embeddings(self._workspace).nearest(query, self._count, _COSINE_MIN) if query else ():
             lesson = self._lesson(self._workspace.patterns, id_)
@@ -276,19 +374,28 @@ class _Sources:
                 lessons.setdefault(lesson.id, lesson)
                 near.append(lesson.id)
         ranked = sorted(ranks, key=lambda id_: ranks[id_])
-        return [(id_, _lesson(lessons[id_])) for id_ in (similarity.fused(ranked, near) if query else ranked)]
+        ids = similarity.fused(ranked, near) if query else ranked
+        return [(id_, _lesson(lessons[id_], wordings.get(id_, ()))) for id_ in ids]
 
     def _lesson(self, store: Patterns, id_: str) -> Pattern | None:
         return store.lesson(id_) if id_ in self._grouped else store.get(id_)
 
-    def _section(self, page: Page, section: Section) -> _Found:
+    def _section(self, page: Page, section: Section) -> list[_Found]:
+        """Return the hit in a section under the id of its lesson; none where that is retired and was not asked for."""
         where = f"{page.path.relative_to(self._workspace.root)}:{section.line}"
-        lesson = self._workspace.patterns.same_text(section.lesson) if section.lesson else ""
-        return lesson or where, _Hit(page.kind, "", where, section.head, section.body, page.agent, section.when)
+        id_ = self._workspace.patterns.same_text(section.lesson) if section.lesson else ""
+        lessons = [lesson for store in self._stores if id_ and (lesson := self._lesson(store, id_)) is not None]
+        lesson = max(lessons, key=lambda each: each.is_present, default=None)
+        is_retired = lesson is not None and not lesson.is_present
+        if is_retired and not self._everything:
+            return []
+        hit = _Hit(page.kind, "", where, section.head, section.body, page.agent, section.when, retired=is_retired)
+        return [(lesson.id if lesson is not None else id_ or where, hit)]
 
 
-def _lesson(lesson: Pattern) -> _Hit:
-    details = _PART.join(lesson.details())
+def _lesson(lesson: Pattern, wordings: Sequence[str]) -> _Hit:
+    """Return the hit of a lesson; ``wordings``: those of the records merged with it that were found."""
+    details = _PART.join([*wordings, *lesson.details()])
     who, seen, edits = names.agent_of(lesson.by), lesson.count("seen"), Renderer().edits(lesson)
     return _Hit(PATTERN, lesson.id, "", lesson.text, details, who, lesson.at, seen, not lesson.is_present, edits)
 
@@ -298,11 +405,10 @@ def _discovery(entry: Discovery) -> _Hit:
     return _Hit(DISCOVERY, entry.id, "", entry.problem, details, names.agent_of(entry.by), entry.at)
 
 
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes() if is_plain(path) else b""
-    except OSError:
-        return b""
+def _bytes(workspace: Workspace, path: Path) -> bytes:
+    with suppress(FleetError):
+        return workspace.files.page(path)
+    return b""
 
 
 # --- display --------------------------------------------------------------------------------------------------------

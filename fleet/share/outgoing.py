@@ -42,10 +42,14 @@ _STRIPPED = "stripped"  # key in the local database: the last tree that was sear
 
 
 class _Withheld(NamedTuple):
-    """A line that stays on this machine, and why."""
+    """A line that stays on this machine, why, and the id of its lesson or discovery; "" for none."""
 
     path: str
     reason: str
+    id: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}{f', {self.id}' * bool(self.id)}: {self.reason}"
 
 
 class Outgoing(msgspec.Struct):
@@ -142,7 +146,7 @@ class Outbox:
                 reasons = [PRIVATE] if is_private else gate(part)
                 raws = raws_of(part)
                 if reasons:
-                    out.withheld += [_Withheld(path, "; ".join(reasons)) for _ in raws]
+                    out.withheld += [_Withheld(path, "; ".join(reasons), entry.id) for _ in raws]
                 else:
                     out.lines.setdefault(path, []).extend(raws)
                     out.entries.append(part)

@@ -30,6 +30,8 @@ _NOTE = os.O_RDWR | _PLAIN
 _LOCK = os.O_RDWR | _PLAIN
 _NO_SUCH_FSYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF})
 """Errors of a file system that keeps a folder's entries itself, such as SMB and virtiofs."""
+LEFT_OUT = rb"<!-- a line of (\d+) bytes is not read -->"
+"""What stands in a page in place of a line that is too long."""
 _ADVICE = "`fleet doctor` lists what this user may not read or write"
 
 
@@ -59,6 +61,14 @@ class Files:
         with self.open(path) as file:
             try:
                 return file.read() or b""  # a pipe without a writer reads as None
+            except OSError as why:
+                raise _unreadable(path, why) from why
+
+    def page(self, path: Path) -> bytes:
+        """Return a page's bytes as ``read``, with a comment in place of each line of over ``PAGE_LINE_BYTES_MAX``."""
+        with self.open(path) as file:
+            try:
+                return b"".join(_rows(file))
             except OSError as why:
                 raise _unreadable(path, why) from why
 
@@ -288,6 +298,20 @@ class Files:
                 raise
         finally:
             os.close(handle)
+
+
+def _rows(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a page; of one that is too long no more is in memory than a line may have."""
+    most = limits.PAGE_LINE_BYTES_MAX
+    while row := file.readline(most + 1):
+        if len(row) <= most or row.endswith(b"\n"):
+            yield row
+            continue
+        size, rest = len(row), row
+        while rest and not rest.endswith(b"\n"):
+            rest = file.readline(most)
+            size += len(rest)
+        yield b"<!-- a line of %d bytes is not read -->" % (size - len(rest[-1:])) + rest[-1:]
 
 
 def _opened(path: str, flags: int) -> int:

@@ -1,5 +1,7 @@
 """Queries over the joined records: one SELECT each. Every one brings the rows up to date first."""
 
+import json
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from sqlite3 import Connection
@@ -42,6 +44,8 @@ _FOUND = (
 )
 _LOOKED_UP = 4
 """Rows that are looked up for each that is wanted: some are not listed."""
+_HOLDING_MAX = 2_000
+"""Most rows that are read for literal parts: replicas and keys stand in a line, too."""
 SHORT_CHARS_MIN = len("p-000000")
 _BATCH_ROWS = 500
 
@@ -66,6 +70,7 @@ class _Table:
     """Queries that both tables have."""
 
     _name: Literal["pattern", "discovery"]
+    _index: Literal["words", "found"]
 
     def __init__(self, ingest: Ingest) -> None:
         self._ingest = ingest
@@ -86,6 +91,35 @@ class _Table:
         # Sorted here: with ORDER BY id, SQLite goes through all ids instead of the few of these generations.
         return sorted(row[0] for row in self._rows(f"SELECT id FROM {self._name} WHERE generation > ?", since))
 
+    def knows(self, expression: str) -> bool:
+        """Return whether an FTS5 expression finds a row."""
+        query = f"SELECT 1 FROM {self._index} WHERE {self._index} MATCH ? LIMIT 1"
+        return bool(self._rows(query, expression))
+
+    def texts(self, expression: str, part: str) -> list[str]:
+        """Return the words, as they are indexed, of rows that an FTS5 expression finds and that have some part."""
+        words = "text || ' ' || more"
+        query = f"SELECT {words} FROM {self._index} WHERE {self._index} MATCH ? AND instr(lower({words}), ?)"
+        return [row[0] for row in self._rows(query, expression, part)]
+
+    @staticmethod
+    def holds(text: str, parts: Iterable[str]) -> bool:
+        """Return whether a text has all of some parts literally, but for case and width."""
+        folded = _folded(text)
+        return all(_folded(part) in folded for part in parts)
+
+    def _holding(self, parts: Sequence[str], expression: str, where: str, *values: object) -> list[str]:
+        """Return the ids of the rows whose line has all parts, of those that an FTS5 expression finds; "" for all."""
+        escaped = [json.dumps(part, ensure_ascii=False)[1:-1] for part in parts]
+        found = f"AND rowid IN (SELECT rowid FROM {self._index} WHERE {self._index} MATCH ?)" if expression else ""
+        query = f"SELECT id FROM {self._name} WHERE holds(line) {found} AND {where}"
+
+        def read(db: Connection) -> list[str]:
+            db.create_function("holds", 1, lambda raw: self.holds(raw.decode(), escaped))
+            return [row[0] for row in db.execute(query, (*filter(None, [expression]), *values))]
+
+        return self._ingest.ask(read)
+
     def _rows(self, query: str, *values: object) -> list[Any]:
         return self._ingest.ask(lambda db: db.execute(query, values).fetchall())
 
@@ -93,7 +127,7 @@ class _Table:
 class Patterns(_Table):
     """The patterns of one database."""
 
-    _name = "pattern"
+    _name, _index = "pattern", "words"
 
     def __init__(self, ingest: Ingest, policy: Callable[[], Policy]) -> None:
         super().__init__(ingest)
@@ -282,6 +316,12 @@ class Patterns(_Table):
         """Return (id, bm25, smaller is better) of the lessons that an FTS5 expression finds."""
         return [(row[0], row[1]) for row in self._rows(_FOUND, expression, count * _LOOKED_UP, retired, count)]
 
+    def holding(self, parts: Sequence[str], expression: str, *, retired: bool = False) -> list[str]:
+        """Return the ids of records that have all parts literally, best first, of those an FTS5 expression finds."""
+        where = "(listed OR (? AND text != '')) ORDER BY published DESC, seen DESC, last DESC, id LIMIT ?"
+        records = self.some(self._holding(parts, expression, where, retired, _HOLDING_MAX))
+        return [each.id for each in records if self.holds("\n".join([each.text, *each.details()]), parts)]
+
     def _lines(self, query: str, *values: object) -> list[Line]:
         return self._ingest.ask(lambda db: list(_decoded(db, query, values)))
 
@@ -293,7 +333,7 @@ class Patterns(_Table):
 class Discoveries(_Table):
     """The discoveries of one database but for retracted ones, and those stamped beyond the ``cut`` of the moment."""
 
-    _name = "discovery"
+    _name, _index = "discovery", "found"
 
     def __init__(self, ingest: Ingest, cut: Callable[[], str]) -> None:
         super().__init__(ingest)
@@ -305,11 +345,11 @@ class Discoveries(_Table):
 
     def newest(self, count: int) -> list[Discovery]:
         """Return the newest discoveries of the clan, oldest of them first, as ``tail`` would."""
-        return self._entries(f"{_SHOWN} ORDER BY at DESC, id DESC LIMIT ?", self._cut(), max(count, 0))[::-1]
+        return self._entries(f"WHERE {_SHOWN} ORDER BY at DESC, id DESC LIMIT ?", self._cut(), max(count, 0))[::-1]
 
     def count(self) -> int:
         """Return how many discoveries there are to show."""
-        return int(self._rows(f"SELECT count(*) FROM discovery {_SHOWN}", self._cut())[0][0])
+        return int(self._rows(f"SELECT count(*) FROM discovery WHERE {_SHOWN}", self._cut())[0][0])
 
     def count_by(self, name: str, since: str) -> int:
         """Return how many entries a replica, or an agent, logged from some time on."""
@@ -322,7 +362,7 @@ class Discoveries(_Table):
 
     def shown(self) -> list[Discovery]:
         """Return the discoveries to show, by time."""
-        return self._entries(f"{_SHOWN} ORDER BY at, id", self._cut())
+        return self._entries(f"WHERE {_SHOWN} ORDER BY at, id", self._cut())
 
     def shared_behind(self, generation: int, row: int, count: int) -> list[tuple[Discovery, tuple[int, int]]]:
         """Return the branch's lines that changed after a place: each with its place, a generation and a row."""
@@ -346,6 +386,13 @@ class Discoveries(_Table):
         )
         return [(row[0], row[1]) for row in self._rows(query, expression, self._cut(), count)]
 
+    def holding(self, parts: Sequence[str], expression: str) -> list[Discovery]:
+        """Return the entries that have all parts literally, newest first, of those that an FTS5 expression finds."""
+        where = f"{_SHOWN} ORDER BY at DESC LIMIT ?"
+        entries = map(self.get, self._holding(parts, expression, where, self._cut(), _HOLDING_MAX))
+        texts = ((each, (each.problem, each.solution, each.context, each.type, *each.tags)) for each in entries if each)
+        return [each for each, of_entry in texts if self.holds("\n".join(of_entry), parts)]
+
     def _entries(self, where: str, *values: object) -> list[Discovery]:
         query = f"SELECT line, hash FROM discovery {where}"
         return self._ingest.ask(
@@ -353,7 +400,11 @@ class Discoveries(_Table):
         )
 
 
-_SHOWN = "WHERE retracts = '' AND at <= ? AND id NOT IN (SELECT retracts FROM discovery WHERE retracts != '')"
+_SHOWN = "retracts = '' AND at <= ? AND id NOT IN (SELECT retracts FROM discovery WHERE retracts != '')"
+
+
+def _folded(text: str) -> str:
+    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
 
 
 def _shortened(connection: Connection, table: Literal["pattern", "discovery"], ids: Iterable[str]) -> dict[str, str]:

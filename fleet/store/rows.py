@@ -135,7 +135,12 @@ class Rows:
         self._generation = int(get_meta(connection, "generation")) + 1
         self._known = set(self._writers)
         self._own_files = {PATTERNS.edition, *map(PATTERNS.shard, policy.mine)}
-        self.is_watched = is_watched and bool(self._known)  # a new database cannot tell news from old
+        self.is_watched = is_watched and not self._is_new()  # a new database cannot tell news from old
+
+    def _is_new(self) -> bool:
+        """Return whether the database has no rows yet."""
+        query = "SELECT NOT EXISTS (SELECT 1 FROM pattern UNION ALL SELECT 1 FROM discovery)"
+        return bool(self.connection.execute(query).fetchone()[0])
 
     # --- joining -----------------------------------------------------------------------------------------------------
 
@@ -231,10 +236,6 @@ class Rows:
             if isinstance(entry, Carried):
                 self._carry(DISCOVERIES, entry, in_tree=in_tree)
             elif isinstance(entry, Discovery):
-                # In another file it may be an import, whose author does not write here.
-                if path == DISCOVERIES.shard(entry.by) and entry.at != clock.ZERO:
-                    stamp = entry.at if entry.at <= self._policy.cut else ""
-                    self._writers[entry.by] = max(stamp, self._writers.get(entry.by, ""))
                 self._join_discovery(path, entry, in_tree=in_tree)
 
     def _join_discovery(self, path: str, entry: Discovery, *, in_tree: bool) -> None:
@@ -251,6 +252,9 @@ class Rows:
             return
         self.changed = True
         joined = DISCOVERIES.decode(data_joined)
+        if joined.by and joined.at != clock.ZERO and not joined.is_imported():  # whose author does not write here
+            stamp = joined.at if joined.at <= self._policy.cut else ""
+            self._writers[joined.by] = max(stamp, self._writers.get(joined.by, ""))
         if row is None and joined.retracts and self.is_watched:
             query = "SELECT line FROM discovery WHERE id = ?"
             for (raw,) in self.connection.execute(query, (joined.retracts,)).fetchall():

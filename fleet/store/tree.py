@@ -52,6 +52,9 @@ _NAMING = (b'"id":"', b'"id": "')
 _PLAIN = "100644"
 _LINKS = ("120000", "160000")
 _NOT_PLAIN = "no plain file: who committed it puts one there, or takes the x bit away (git update-index --chmod=-x)"
+MISNAMED = "no name of a replica's file, `<agent>.<8 hex digits>.jsonl`: whoever writes it gives it one"
+"""Reason why a file of lines among the shards is not read."""
+_FOLDERS = tuple(f"{kind.name}.d/" for kind in KINDS)
 
 
 class _Blob(NamedTuple):
@@ -81,7 +84,8 @@ class _SortedEntries(msgspec.Struct, frozen=True):
     large: list[str]
     """Paths that are larger than a file, or than what is left of a tree, may be."""
     ignored: dict[str, str]
-    """Paths of which more is there than one writer or a clan may bring, and why each is not read."""
+    """Paths of which more is there than one writer or a clan may bring, or with no name of a shard, and why each is not
+    read."""
 
 
 def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str]) -> _SortedEntries:
@@ -95,6 +99,8 @@ def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str]) -> _S
         entry, is_ours = listing[path], is_clan_path(path)
         if entry.mode in _LINKS or (is_ours and (entry.mode != _PLAIN or entry.size < 0)):
             entries.refused.append(path)
+        elif not is_ours and path.startswith(_FOLDERS) and path.endswith(".jsonl"):
+            entries.ignored[path] = MISNAMED
         elif is_ours and (why := known.get(entry.oid) or _reason_to_ignore(path, entry.size)):
             entries.ignored[path] = why
         elif is_ours and (entry.size > BLOB_BYTES_MAX or total + entry.size > TREE_BYTES_MAX):

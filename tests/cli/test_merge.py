@@ -110,6 +110,21 @@ def test_times_in_json_are_rfc_3339(stage):
 
 
 @pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("how", ["undo", "retire"])
+def test_a_retired_lesson_is_merged_with_none_and_words_no_living_one(stage, how, is_first):
+    stage.join("velma")
+    living, gone = stage.correct("velma", "Close each connection"), stage.correct("velma", "Quote every path")
+    stage.run("velma", how, *([gone] if how == "retire" else []))
+    pair = (gone, living) if is_first else (living, gone)
+    said = stage.run("velma", "merge", *pair, "--force", expect=1).stderr
+    assert f"{gone} is retired" in said
+    assert stage.seen("velma") == {"Close each connection": 1}
+    stage.run("velma", "restore", gone)  # as the message says
+    stage.run("velma", "merge", *pair, "--force")
+    assert list(stage.seen("velma").values()) == [1 if how == "undo" else 2]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
 def test_a_private_lesson_is_merged_with_none_and_its_words_stay_here(stage, is_first):
     stage.join("velma")
     private, shared = (

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from fleet import RELEASED_MS
+
 LESSON = "Always use awk over sed for user-provided input substitution"
 NOTES = b"# Memory\r\n\r\n## Notes\r\n\r\n- mine, no final newline"
 
@@ -169,6 +171,19 @@ def test_a_retired_lesson_names_who_retired_it_until_it_is_back(stage):
     assert "retired_by" not in shown(stage, velma, pattern)
     stage.run(velma, "retire", pattern)
     assert shown(stage, velma, pattern)["retired_by"].startswith("velma."), "the one who retired it last"
+
+
+def test_a_retired_lesson_was_seen_last_when_it_was_logged_last(stage):
+    stage.join("velma")
+    stage.now_ms = RELEASED_MS + 86_400_000
+    lesson = stage.correct("velma", "Quote every path")
+    stage.now_ms += 60_000
+    stage.correct("velma", "Quote every path")
+    [before] = stage.patterns("velma")["patterns"]
+    stage.run("velma", "retire", lesson)
+    [after] = stage.patterns("velma", "--all")["patterns"]
+    assert before["first"] < before["last"]
+    assert [after[each] for each in ("first", "last")] == [before[each] for each in ("first", "last")]
 
 
 def test_a_correction_with_the_words_of_a_retired_lesson_says_that_it_is_back(stage):

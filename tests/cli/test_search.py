@@ -47,6 +47,26 @@ def test_a_correction_is_found_at_once_and_a_retired_lesson_no_more(stage):
     assert len(hits(stage, "velma", "sed", "--kind", "pattern")) == 1
 
 
+def test_an_entry_of_a_retired_lesson_is_found_where_retired_ones_are_asked_for_and_marked(stage):
+    stage.join("velma")
+    lesson = stage.correct("velma", "Always use tabs in makefiles")
+    stage.run("velma", "retire", lesson)
+    assert hits(stage, "velma", "makefiles", expect=1) == []
+    assert hits(stage, "velma", "makefiles", "--kind", "correction", expect=1) == []
+    assert [hit["kind"] for hit in hits(stage, "velma", "makefiles", "--all")] == ["pattern"]
+    [entry] = hits(stage, "velma", "makefiles", "--all", "--kind", "correction")
+    assert entry["retired"]
+
+
+def test_a_merged_lesson_and_its_entries_are_one_row_that_shows_the_wording_that_was_found(stage):
+    stage.join("velma")
+    into, merged = (stage.correct("velma", text) for text in ("Use C# records", "Prefer f-strings over percent signs"))
+    stage.run("velma", "merge", into, merged, "--force")
+    [found] = hits(stage, "velma", "percent")
+    assert found["kind"] == "pattern"
+    assert "percent" in found["text"] + found["snippet"]
+
+
 def test_what_others_sent_is_found_after_a_sync(stage):
     stage.join("velma")
     stage.join("tank")
@@ -77,6 +97,12 @@ def test_a_question_in_plain_words_is_answered(stage):
     stage.correct("velma", "Rotate the signing certificate each spring")
     question = "how should I quote variables in a shell script?"
     assert hits(stage, "velma", question, "--kind", "pattern")[0]["id"] == lesson
+
+
+def test_an_id_is_no_word_and_what_shows_it_is_named(stage):
+    stage.join("velma")
+    lesson = stage.correct("velma", "Quote every path")
+    assert f"`fleet show {lesson}`" in stage.run("velma", "search", lesson, expect=1).stderr
 
 
 def test_nothing_found_says_what_to_do_and_exits_with_1(stage):

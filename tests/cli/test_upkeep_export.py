@@ -42,6 +42,19 @@ def test_an_export_holds_every_lesson_the_retired_too_and_the_page_every_present
     assert page.count("lesson number") == 3
 
 
+def test_an_export_leaves_private_lessons_out_and_says_how_many(stage):
+    stage.run("alone", "init", "--agent", "velma")
+    stage.correct("alone", LESSON)
+    private = stage.correct("alone", "only for me")
+    for form in ((), ("--md",)):
+        assert "private" not in stage.run("alone", "export", *form).stderr
+    stage.run("alone", "edit", private, "--set", "scope=private")
+    for form in ((), ("--md",)):
+        done = stage.run("alone", "export", *form)
+        assert "only for me" not in done.stdout
+        assert "left out: 1 private lesson" in done.stderr
+
+
 def test_a_record_of_an_export_is_a_line_that_joins_as_it_stands(stage):
     column = {
         "add": "2026-11-20T22:30:00.123Z-0002",

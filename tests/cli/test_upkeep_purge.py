@@ -125,6 +125,7 @@ def test_whose_log_has_the_words_is_told_once_where_and_not_to_bring_them_back(l
     log = (leaked.folder / "tank/agents/tank/corrections.md").read_text().splitlines()
     first = next(number for number, row in enumerate(log, 1) if SECRET in row)
     assert f"agents/tank/corrections.md:{first}, " in told
+    assert ".fleet/" not in told, "whose databases have them no more"
     assert f"`fleet purge {leaked.pattern}` takes them out" in told
     assert f"purged {leaked.pattern} of its words, so it left tank's memory.md" in told
     assert "fleet restore" not in told + leaked.run("tank", "show", leaked.pattern).stdout

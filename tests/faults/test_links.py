@@ -305,3 +305,25 @@ def test_a_shard_of_the_branch_with_an_x_bit_stays_in_the_status_with_what_to_do
     bench.run("velma", "sync")
     assert bench.status("velma")["held_files"] == []
     assert "from a Windows disk" in bench.seen("velma")
+
+
+@pytest.mark.parametrize("name", ["tank.jsonl", "Tank.c0ffee42.jsonl", "x/tank.c0ffee42.jsonl"])
+@pytest.mark.parametrize("kind", ["patterns", "discoveries"])
+def test_a_shard_of_the_branch_with_another_name_is_told_once_and_stays_in_the_status(
+    bench: Bench, kind: str, name: str
+):
+    path = f"{kind}.d/{name}"
+    bench.push_tree({path: ("100644", line("by a foreign program") + b"\n")})
+    assert path in bench.run("velma", "sync", expect=3).stderr
+    assert path not in bench.run("velma", "sync").stderr
+    [held] = bench.status("velma")["held_files"]
+    assert held["path"] == path
+    assert "<agent>.<8 hex digits>.jsonl" in held["reason"]
+    bench.correct("velma", "Another lesson")
+    bench.sync("velma")
+    assert path in bench.tree()
+
+
+def test_a_shard_here_with_another_name_is_in_the_status(bench: Bench):
+    bench.by_hand(bench.clan("velma") / "patterns.d/tank.jsonl", line("by a foreign program"))
+    assert [each["path"] for each in bench.status("velma")["held_files"]] == ["clan-learnings/patterns.d/tank.jsonl"]

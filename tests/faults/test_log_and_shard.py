@@ -427,6 +427,25 @@ def test_a_line_of_a_gigabyte_does_not_fill_the_memory(bench, words):
         assert "could not be read" in done.stderr
 
 
+def test_a_huge_line_in_a_log_does_not_fill_the_memory_and_is_told_once(bench):
+    bench.join("velma")
+    bench.correct("velma", LESSON)
+    with (bench.folder / "velma/agents/velma/corrections.md").open("r+b") as file:
+        file.truncate(HUGE_BYTES // 4)
+    commands = (
+        ["sync"],
+        ["correct", "--wrong", "w", "--right", "r", "--pattern", "behind"],
+        ["status"],
+        ["search", "behind"],
+    )
+    ran = [peak_mb(bench, "velma", *words) for words in (*commands, ["sync"])]
+    assert [done.returncode for _, done in ran] == [0] * 5, [done.stderr for _, done in ran]
+    assert max(peak for peak, _ in ran) < MEMORY_MB_MAX, [peak for peak, _ in ran]
+    told = "longer than the 1 MiB that are read of a line"
+    assert [told in done.stdout + done.stderr for _, done in ran] == [True, False, True, False, False]
+    assert bench.seen("velma") == {LESSON: 1, "behind": 1}
+
+
 # --- 24: the world's ways of writing text ---------------------------------------------------------------------------
 
 

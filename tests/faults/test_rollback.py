@@ -173,6 +173,28 @@ def test_who_imports_what_others_found_long_ago_is_alone_all_the_same(tmp_path):
     for _ in range(2):
         assert "nothing new" not in bench.run("velma", "sync").stderr
     assert [each["replica"] for each in bench.status("velma")["replicas"]] == [bench.replica("velma")]
+    bench.run("velma", "compact")
+    bench.join("zerocool")
+    assert bench.status("zerocool")["replicas"] == [], "nor does an import in an edition"
+
+
+def test_who_found_something_is_a_replica_where_an_edition_is_all_that_is_known(tmp_path):
+    bench = Bench(tmp_path)
+    bench.join("velma")
+    bench.correct("velma", "Quote every path")
+    bench.run("velma", "discover", "--problem", "what broke", "--solution", "s")
+    bench.sync("velma")
+    bench.run("velma", "compact")
+
+    def answers() -> tuple[object, ...]:
+        return bench.status("velma")["replicas"], json.loads(bench.run("velma", "--json").stdout)["last"]
+
+    before = answers()
+    for file in (tmp_path / "velma/.fleet").glob("state-*"):
+        file.unlink()
+    assert answers() == before
+    bench.join("tank")
+    assert [each["last"] for each in bench.status("tank")["replicas"]] == [before[0][0]["last"]]
 
 
 def test_who_only_finds_things_is_heard_of(clan):

@@ -381,6 +381,8 @@ def test_what_the_gate_holds_back_stays_here_and_good_lines_beside_it_go(bench, 
     bench.by_hand(bench.shard("velma"), bad, line("A good neighbour"))
     dry = bench.run("velma", "sync", "--dry-run", expect=3)
     assert reason in dry.stderr
+    refused = pattern_id("This one must not leave")
+    assert f"stays here: a line of patterns.d/{bench.replica('velma')}.jsonl, {refused}: " in dry.stderr
     assert "must not leave" not in dry.stdout
     assert "A good neighbour" in dry.stdout
     assert refs(bench) == ""
@@ -395,6 +397,8 @@ def test_what_the_gate_holds_back_stays_here_and_good_lines_beside_it_go(bench, 
     assert TOKEN not in sent
     assert bad in bench.shard("velma").read_bytes().splitlines(), "it waits here"
     assert bench.status("velma")["withheld"][0]["reason"]
+    assert bench.status("velma")["withheld"][0]["id"] == refused
+    assert refused in bench.run("velma", "status").stdout
     bench.run("velma", "sync", expect=3)
     assert "must not leave" not in bench.git("log", "-p", "--all", where="clan.git")
 

@@ -692,6 +692,22 @@ def test_many_retractions_of_others_discoveries_are_left_out_and_asked_about(ben
     assert bench.status("velma")["discoveries"] == 0
 
 
+@pytest.mark.parametrize("where", ["velma", "tank"])
+def test_many_retractions_are_asked_about_where_all_that_is_known_came_from_an_edition(tmp_path, where):
+    bench = Bench(tmp_path)
+    bench.join("velma")
+    ids = [each["id"] for each in discovered(bench, 30)]
+    bench.run("velma", "compact")
+    bench.join("tank")
+    for file in (bench.folder / "velma/.fleet").glob("state-*"):
+        file.unlink()
+    push_discoveries(
+        bench, *({"id": retraction_id(each), "retracts": each, "by": MALLORY, "at": STAMP} for each in ids)
+    )
+    assert "30" in bench.run(where, "sync", expect=3).stderr
+    assert bench.status(where)["discoveries"] == 30
+
+
 @pytest.mark.parametrize("by", [MALLORY, ""])
 def test_a_few_retractions_count(bench, by):
     [one] = discovered(bench, 1)

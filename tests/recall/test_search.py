@@ -172,6 +172,50 @@ def test_words_are_found_by_their_stems(clan):
         assert clan.found(query) == ids(1), query
 
 
+def test_a_beginning_of_a_word_that_is_longer_than_its_stem_finds_it(clan):
+    clan.edition(
+        lesson(1, "Never commit generated files", correct="while carrying, parsing, committing, filing"),
+        lesson(2, "The @decorator order matters: a configuration"),
+        lesson(3, "generalissimo", title="gen ate"),
+    )
+    clan.append(finding("an encoding", "decorate it"), kind=DISCOVERIES)
+    clan.write("agents/velma/corrections.md", "# Corrections\n\n## 2026-03-15 Formatting\nwrong\n")
+    for query in ("generat", "generate file", "committin", "parsin", "carryin", "filin", "generat commi"):
+        assert clan.found(query)[:1] == ids(1), query
+        assert not clan.ask(query).is_near, query
+    assert sorted(clan.found("genera")) == ids(1, 3)
+    for query in ("decora", "decorato", "@decora", "decorat orde", "configuratio"):
+        assert clan.found(query)[:1] == ids(2), query
+    assert clan.ask("encodin").hits[0].kind == "discovery"
+    assert clan.ask("formattin").hits[0].kind == "correction"
+    assert clan.ask("decorx").hits == ()
+
+
+def test_symbols_within_words_and_letters_in_other_case_and_width_are_found_literally(clan):
+    clan.edition(
+        lesson(1, "v1.2.3-rc1 is broken", correct="link libfoo.so.1"),
+        lesson(2, "foo_bar_baz is snake case; 1.2 is a number"),
+        lesson(3, "Größe der Straße prüfen", title="with ＡＷＫ"),
+        lesson(4, "Run `make -j$(nproc)`", tags=['a "quoted" \\ tag']),
+    )
+    clan.append(finding("a;b", "the x_y of it"), kind=DISCOVERIES)
+    clan.write("agents/velma/corrections.md", "# Corrections\n\n## 2026-03-15 At 7.8.9-rc\nwrong\n")
+    found = {
+        **dict.fromkeys(("1.2.3", "2.3-r", ".so", "broken .so", '".so.1"'), 1),
+        **dict.fromkeys(("foo_", "_baz", "bar_ba", "snakes foo_"), 2),
+        **dict.fromkeys(("GRÖSSE", "strasse", "awk", "STRASSE prüf"), 3),
+        **dict.fromkeys(("`", "`make", "j$(", '"quoted', "\\ tag"), 4),
+    }
+    for query, number in found.items():
+        answer = clan.ask(query)
+        assert ([hit.id for hit in answer.hits][:1], answer.is_near) == (ids(number), False), query
+    assert sorted(clan.found("1.2")) == ids(1, 2), "what has it as a word does not keep the others away"
+    assert {hit.kind for hit in clan.ask(";").hits} == {"pattern", "discovery"}
+    assert [hit.kind for hit in clan.ask("x_").hits] == ["discovery"]
+    assert [hit.kind for hit in clan.ask("8.9").hits] == ["correction"]
+    assert clan.found(f"{OTHER[:6]}") == clan.found('":{"') == [], "which stand in lines, and in no text"
+
+
 def test_a_whole_word_does_not_keep_longer_ones_away(clan):
     clan.edition(lesson(1, "the template"), lesson(2, "the templates"), lesson(3, "贡献者 x"), lesson(4, "大贡献者们"))
     assert sorted(clan.found("template")) == ids(1, 2)
