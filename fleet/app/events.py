@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # what `typing` says, without its milliseconds
     from fleet.store.config import Config
     from fleet.store.database import Local
     from fleet.store.workspace import Workspace
+    from fleet.text.prompts import Prompt
 
 _STATE_WAIT_S = 1.0
 """Time to wait for the local database: what was shown is a measure, and proves nothing."""
@@ -60,6 +61,9 @@ _CANNOT_WRITE = (
     "is lost"
 )
 _LOGGING = frozenset(("learn", "correct", "discover"))
+_OF_SERVER = "mcp__"
+_LOOKING = frozenset(("describe", "fetch", "find", "get", "list", "read", "search", "show"))
+"""Words in the names of an MCP server's tools that only look: any other may have changed what a command needs."""
 PROMOTED, _SHOWN = "promoted", "said"
 """Notes of an agent: a lesson that its memory took in when a session ended; a person was shown those before."""
 _ASKED = "asked"
@@ -236,10 +240,15 @@ class _HostEvent:
     # --- a prompt -----------------------------------------------------------------------------------------------------
 
     def _prompt(self) -> Reply:
-        """Return what was logged of a prompt, and the lessons about it."""
-        reply = self._flagging().on_prompt(self._payload)
+        """Return what was logged of a prompt, and the lessons about it. What a person types opens closed doors."""
+        from fleet.text.prompts import Prompt
+
+        reply, prompt = self._flagging().on_prompt(self._payload), Prompt(self._payload.prompt)
+        with self._call.guarded("that a person has spoken is not noted"):
+            if prompt.is_typed:
+                self._attempts.note_change(self._call.thread)
         with self._call.guarded("what the clan knows was not shown"):
-            (news, note), (about, more) = self._news(), self._lessons_for_prompt(Start.ids_in(reply.context))
+            (news, note), (about, more) = self._news(), self._lessons_for_prompt(prompt, Start.ids_in(reply.context))
             reply.context = "\n\n".join(filter(None, [reply.context, news, about]))
             reply.note = "; ".join(filter(None, [reply.note, note, more]))
         return reply
@@ -255,16 +264,15 @@ class _HostEvent:
         self._ready.note_seen(start.generation)
         return start.news, _note_of_given(start.new_ids, start.new_ids)
 
-    def _lessons_for_prompt(self, named: Sequence[str]) -> tuple[str, str]:
+    def _lessons_for_prompt(self, prompt: "Prompt", named: Sequence[str]) -> tuple[str, str]:
         """Return the lessons about a prompt, each once a session and none of its start, and the line for the person.
 
         ``named``: ids of lessons that the reply names already.
         """
         from fleet.store.relevant import relevant
-        from fleet.text.prompts import Prompt
 
         call = self._call
-        sender, text = Prompt(self._payload.prompt).own_words()
+        sender, text = prompt.own_words()
         most = _config(call).recall.at_prompts if call.sets("recall") else triggers.SHOWN_MAX
         if sender or not text or not most:
             return "", ""
@@ -301,6 +309,9 @@ class _HostEvent:
         with call.guarded("whether a lesson guards this step is not known"):
             if guarded := self._guarded():
                 return guarded
+        if payload.tool.startswith(_OF_SERVER) and not _only_looks(payload.tool):
+            with call.guarded("what a tool may have changed is not noted"):
+                self._attempts.note_change(call.thread)
         reply = Reply()
         with call.guarded("the lessons for this step were not shown"):
             rows = self._rows()
@@ -409,7 +420,7 @@ class _HostEvent:
         call, payload, attempts = self._call, self._payload, self._attempts
         if not payload.command or not payload.has_ended or not payload.knows_end:
             for path in payload.paths if payload.tool in EDITING_TOOLS else ():
-                attempts.note_edit(call.thread, path)
+                attempts.note_change(call.thread, path)
             return Reply()
         if not attempts.has_any(call.thread) and not payload.may_have_failed:
             return Reply()
@@ -461,6 +472,12 @@ def _framed(rows: Sequence[str]) -> tuple[str, str]:
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     note = f"fleet showed the agent: {rows[0].removeprefix('- ')}{more}"
     return triggers.framed(rows, f"fleet-{os.urandom(8).hex()}"), note
+
+
+def _only_looks(tool: str) -> bool:
+    """Return whether a tool of an MCP server only looks, by its name: ``get_issue``, ``searchPages``."""
+    name = tool.rpartition("__")[2]
+    return not _LOOKING.isdisjoint(word.lower() for word in re.findall(r"[A-Z]?[a-z]+", name))
 
 
 def _use_of(command: str) -> str:
