@@ -611,6 +611,22 @@ def test_a_failed_command_is_counted_and_the_fourth_try_is_blocked_with_the_way_
     assert any("blocked" in line["what"] for line in place.log())
 
 
+@pytest.mark.parametrize(
+    ("lesson", "command", "other"),
+    [
+        ("Run ./scripts/deploy.sh with the VPN up", "bash scripts/deploy.sh prod", "cat scripts/deploy.sh"),
+        ("Run `pg_dump --no-owner` and not `pg_dump`", "pg_dump mydb", "pg_restore mydb"),
+        ("Never run `psql` against prod", "sudo psql -h prod", "grep psql notes.txt"),
+        ("`chmod 777` is forbidden", "chmod 777 x", "chmod 700 x"),
+        ("Prefer uv sync over pip install", "pip install x", "uv sync"),
+    ],
+)
+def test_a_lesson_is_shown_at_the_script_or_the_program_that_it_names(place, lesson, command, other):
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", lesson)
+    assert place.context("PreToolUse", bash(other)) == ""
+    assert lesson in place.context("PreToolUse", bash(command))
+
+
 def is_stopped_after(place, event: str, payload: dict) -> bool:
     """Tell whether a fourth try is stopped after this, and see that another failure shuts the door once more."""
     for _ in range(3):
