@@ -170,8 +170,9 @@ class _HostEvent:
         if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of another transcript
             Transcript(self._notes, payload.transcript).pass_over()
         session = local.SessionNotes(call.root, call.session)  # a subagent is shown what was new to its session
-        since = next((int(word) for word in session.of("since") if word.lstrip("-").isdigit()), None)
-        is_lost = since is not None and since != self._ready.seen() and payload.source not in ("startup", "resume")
+        noted = (words for words in map(str.split, session.of("since")) if words and words[0].lstrip("-").isdigit())
+        since, seen = next(noted, None), [str(self._ready.seen()), *self._ready.left()]
+        is_lost = since is not None and since != seen and payload.source not in ("startup", "resume")
         start = None if is_lost else self._ready.start()
         if start is None:
             with opened(call) as workspace:
@@ -180,9 +181,9 @@ class _HostEvent:
         if payload.session and not self._notes.is_first(f"start {payload.source or '-'}", began_ms, _TWICE_MS):
             return Reply()
         if since is None:
-            session.add(f"since {self._ready.seen()}")
+            session.add(f"since {' '.join(seen)}")
         if start.news and not call.subagent:
-            self._ready.note_seen(start.generation)
+            self._ready.note_seen(start.mark)
         if call.event == "SessionStart" and self._may_ask():
             _start_process(call, AT_THE_START)
         return self._reply_at_start(start, holds_the_rest=payload.source == "resume" and since is not None)
@@ -212,16 +213,19 @@ class _HostEvent:
             self._folder.mark(_MEMORY_SEEN, call.agent, word=now)
         return f"{name} changed since the last session." if before and before[0] != now else ""
 
-    def _make(self, workspace: "Workspace", since: int | None) -> Start:
+    def _make(self, workspace: "Workspace", since: Sequence[str] | None) -> Start:
         """Return the context of this session's start; the memory alone after a fault, or when the hook's time is up.
 
-        ``since`` is the generation from which on lessons were new to this very session, where its context is lost.
+        ``since`` is the generation from which on lessons were new to this very session, where its context is lost, and
+        the ids of those that had no room before.
         """
         from fleet.app.starting import SessionStart
 
         start, again = SessionStart(workspace, self._call.agent), "" if since is None else self._call.session
         try:
-            return start.make(may_tidy=True, since=since, session=again)
+            return start.make(
+                may_tidy=True, since=int(since[0]) if since else None, left=since[1:] if since else (), session=again
+            )
         except (Exception, TimeUpError) as why:  # noqa: BLE001 - a memory alone is better than nothing
             fault = f"this session starts with the memory alone: {explained(why)}"
             self._call.log(fault)
@@ -261,7 +265,7 @@ class _HostEvent:
         if start is None or not start.news or not self._notes.claim("news"):
             return "", ""
         self._note_given(start.new_ids)
-        self._ready.note_seen(start.generation)
+        self._ready.note_seen(start.mark)
         return start.news, _note_of_given(start.new_ids, start.new_ids)
 
     def _lessons_for_prompt(self, prompt: "Prompt", named: Sequence[str]) -> tuple[str, str]:

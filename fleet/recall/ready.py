@@ -2,8 +2,9 @@
 
 ``.fleet/ready/start-<agent>.txt`` holds the text; its first line has the generation of the records and a checksum of
 each small file that it was made from. A text is valid while both are the same, and is rendered again otherwise. One of
-these files is ``.fleet/seen/<agent>``: the generation up to which the agent has seen what is new. The generation of a
-text is written there when it is shown; so news are shown once, and a start without news renders nothing.
+these files is ``.fleet/seen/<agent>``: the generation up to which the agent has seen what is new, and the ids of news
+for which a text had no room. Both are written there when a text is shown; so news are shown once, and a start without
+news renders nothing.
 ``.fleet/ready/triggers-<agent>.json`` holds the generation and, in its second line, the table (``recall.triggers``).
 A row of it without a trigger holds a remark on a lesson, for whoever shows the lesson without one.
 Little of the standard library, and nothing else: a hook imports this.
@@ -21,6 +22,7 @@ from fleet.store import homes
 
 _BYTES_MAX = 64 * 1024 * 1024
 _TABLE_BYTES_MAX = 1024 * 1024
+_SEEN_BYTES_MAX = 64 * 1024
 _GENERATION_CHARS_MAX = 18
 _HEX = frozenset("0123456789abcdef")
 _FILES = ("fleet.toml", ".git/HEAD", "clan-learnings/members.toml")
@@ -36,10 +38,12 @@ class Start:
     Attributes:
         news: the part that is new to the agent, for a session that has the rest; "" for none.
         generation: of the records in it; "" where they were not read.
+        left: ids of the news that are not in the text.
         warning: what is wrong with this workspace, for the person; "" for nothing.
     """
 
     warning = ""
+    left: Sequence[str] = ()
 
     def __init__(
         self, text: str, news: str = "", ids: Sequence[str] = (), new_ids: Sequence[str] = (), generation: str = ""
@@ -54,7 +58,13 @@ class Start:
         """
         head = {"delimiter": delimiter, "generation": self.generation, "files": files}
         head |= {"ids": self.ids, "new_ids": self.new_ids, "news": self.news, "warning": self.warning}
+        head["left"] = self.left
         return f"{json.dumps(head, separators=(',', ':'))}\n{self.text}".encode()
+
+    @property
+    def mark(self) -> str:
+        """What is written into ``.fleet/seen`` when it was shown; "" where the records were not read."""
+        return " ".join([self.generation, *self.left]) if self.generation else ""
 
     @staticmethod
     def ids_in(context: str) -> list[str]:
@@ -93,7 +103,7 @@ class Ready:
                 pass
             texts = context.replace(delimiter, new), news.replace(delimiter, new)
             start = Start(*texts, _only_ids(head["ids"]), _only_ids(head["new_ids"]), head["generation"])
-            start.warning = str(head["warning"])
+            start.warning, start.left = str(head["warning"]), _only_ids(head["left"])
             return start
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
@@ -105,12 +115,17 @@ class Ready:
 
     def seen(self) -> int:
         """Return the generation up to which the agent has seen what is new; -1 if it is unknown."""
-        generation = self._own(self.seen_file, 80).strip()
+        generation = self._own(self.seen_file, _SEEN_BYTES_MAX).partition(b" ")[0].strip()
         return int(generation) if generation.isdigit() and len(generation) <= _GENERATION_CHARS_MAX else -1
 
-    def note_seen(self, generation: str) -> None:
-        """Record that the agent has seen all up to a generation; nothing is written if it is recorded already."""
-        if not generation or self._own(self.seen_file, 80).strip() == generation.encode():
+    def left(self) -> list[str]:
+        """Return the ids of earlier news for which no text had room yet."""
+        words = self._own(self.seen_file, _SEEN_BYTES_MAX).decode("ascii", "replace").split()[1:]
+        return [id_ for id_ in words if id_[:2] in ("p-", "d-") and len(id_) == 18 and _HEX.issuperset(id_[2:])]
+
+    def note_seen(self, mark: str) -> None:
+        """Record what the agent has seen, a text's ``mark``; nothing is written if it is recorded already."""
+        if not mark or self._own(self.seen_file, _SEEN_BYTES_MAX).strip() == mark.encode():
             return
         path = os.path.join(self._root, self.seen_file)
         try:
@@ -120,7 +135,7 @@ class Ready:
                 path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
             )
             with open(handle, "wb") as file:
-                file.write(f"{generation}\n".encode())
+                file.write(f"{mark}\n".encode())
         except OSError:
             return  # the disk is full, or read-only: the news are shown again, and twice is better than never
 
