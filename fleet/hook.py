@@ -108,7 +108,7 @@ def _has_work(call: Call, payload: Payload) -> bool:
     """Return True where more than this module is needed; cheap, and in doubt True."""
     event = payload.event
     if event in ("PreToolUse", "PostToolUse"):
-        return os.path.exists(LocalFolder(call.root).path_of("attempts", f"{call.agent}.json")) or (
+        return _has_failed(call) or (
             payload.is_own or Ready(call.root, call.agent).has_rows() or Ready(call.root, call.agent).has_guards()
             if event == "PreToolUse"
             else payload.may_have_failed
@@ -121,7 +121,10 @@ def _has_work(call: Call, payload: Payload) -> bool:
     if event == "UserPromptSubmit":
         # Objections come first: only there is the new part of a transcript noted as read.
         return bool(payload.prompt.strip()) and (
-            _might_signal(call, payload.prompt) or _might_object(call, payload) or _might_know(call, payload.prompt)
+            _might_signal(call, payload.prompt)
+            or _might_object(call, payload)
+            or _has_failed(call)
+            or _might_know(call, payload.prompt)
         )
     if event == "Stop":
         return (
@@ -130,6 +133,11 @@ def _has_work(call: Call, payload: Payload) -> bool:
             or Ready(call.root, call.agent).is_stale()
         )
     return event in ("SessionStart", "SubagentStart", "SessionEnd")
+
+
+def _has_failed(call: Call) -> bool:
+    """Return whether a command of the agent's may have failed here, so that a door may be closed."""
+    return os.path.exists(LocalFolder(call.root).path_of("attempts", f"{call.agent}.json"))
 
 
 def _has_happened(call: Call, payload: Payload) -> bool:

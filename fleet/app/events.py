@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # what `typing` says, without its milliseconds
     from fleet.store.config import Config
     from fleet.store.database import Local
     from fleet.store.workspace import Workspace
+    from fleet.text.prompts import Prompt
 
 _STATE_WAIT_S = 1.0
 """Time to wait for the local database: what was shown is a measure, and proves nothing."""
@@ -60,6 +61,9 @@ _CANNOT_WRITE = (
     "is lost"
 )
 _LOGGING = frozenset(("learn", "correct", "discover"))
+_OF_SERVER = "mcp__"
+_LOOKING = frozenset(("describe", "fetch", "find", "get", "list", "read", "search", "show"))
+"""Words in the names of an MCP server's tools that only look: any other may have changed what a command needs."""
 PROMOTED, _SHOWN = "promoted", "said"
 """Notes of an agent: a lesson that its memory took in when a session ended; a person was shown those before."""
 _ASKED = "asked"
@@ -166,8 +170,9 @@ class _HostEvent:
         if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of another transcript
             Transcript(self._notes, payload.transcript).pass_over()
         session = local.SessionNotes(call.root, call.session)  # a subagent is shown what was new to its session
-        since = next((int(word) for word in session.of("since") if word.lstrip("-").isdigit()), None)
-        is_lost = since is not None and since != self._ready.seen() and payload.source not in ("startup", "resume")
+        noted = (words for words in map(str.split, session.of("since")) if words and words[0].lstrip("-").isdigit())
+        since, seen = next(noted, None), [str(self._ready.seen()), *self._ready.left()]
+        is_lost = since is not None and since != seen and payload.source not in ("startup", "resume")
         start = None if is_lost else self._ready.start()
         if start is None:
             with opened(call) as workspace:
@@ -176,10 +181,10 @@ class _HostEvent:
         if payload.session and not self._notes.is_first(f"start {payload.source or '-'}", began_ms, _TWICE_MS):
             return Reply()
         if since is None:
-            session.add(f"since {self._ready.seen()}")
+            session.add(f"since {' '.join(seen)}")
         holds_the_rest = payload.source == "resume" and since is not None
         if not call.subagent:
-            self._ready.note_seen(start.generation if start.news else "")
+            self._ready.note_seen(start.mark if start.news else "")
             self._ready.note_asked(() if holds_the_rest else start.asked)
         if call.event == "SessionStart" and self._may_ask():
             _start_process(call, AT_THE_START)
@@ -210,16 +215,19 @@ class _HostEvent:
             self._folder.mark(_MEMORY_SEEN, call.agent, word=now)
         return f"{name} changed since the last session." if before and before[0] != now else ""
 
-    def _make(self, workspace: "Workspace", since: int | None) -> Start:
+    def _make(self, workspace: "Workspace", since: Sequence[str] | None) -> Start:
         """Return the context of this session's start; the memory alone after a fault, or when the hook's time is up.
 
-        ``since`` is the generation from which on lessons were new to this very session, where its context is lost.
+        ``since`` is the generation from which on lessons were new to this very session, where its context is lost, and
+        the ids of those that had no room before.
         """
         from fleet.app.starting import SessionStart
 
         start, again = SessionStart(workspace, self._call.agent), "" if since is None else self._call.session
         try:
-            return start.make(may_tidy=True, since=since, session=again)
+            return start.make(
+                may_tidy=True, since=int(since[0]) if since else None, left=since[1:] if since else (), session=again
+            )
         except (Exception, TimeUpError) as why:  # noqa: BLE001 - a memory alone is better than nothing
             fault = f"this session starts with the memory alone: {explained(why)}"
             self._call.log(fault)
@@ -238,10 +246,15 @@ class _HostEvent:
     # --- a prompt -----------------------------------------------------------------------------------------------------
 
     def _prompt(self) -> Reply:
-        """Return what was logged of a prompt, and the lessons about it."""
-        reply = self._flagging().on_prompt(self._payload)
+        """Return what was logged of a prompt, and the lessons about it. What a person types opens closed doors."""
+        from fleet.text.prompts import Prompt
+
+        reply, prompt = self._flagging().on_prompt(self._payload), Prompt(self._payload.prompt)
+        with self._call.guarded("that a person has spoken is not noted"):
+            if prompt.is_typed:
+                self._attempts.note_change(self._call.thread)
         with self._call.guarded("what the clan knows was not shown"):
-            (news, note), (about, more) = self._news(), self._lessons_for_prompt(Start.ids_in(reply.context))
+            (news, note), (about, more) = self._news(), self._lessons_for_prompt(prompt, Start.ids_in(reply.context))
             reply.context = "\n\n".join(filter(None, [reply.context, news, about]))
             reply.note = "; ".join(filter(None, [reply.note, note, more]))
         return reply
@@ -254,19 +267,18 @@ class _HostEvent:
         if start is None or not start.news or not self._notes.claim("news"):
             return "", ""
         self._note_given(start.new_ids)
-        self._ready.note_seen(start.generation)
+        self._ready.note_seen(start.mark)
         return start.news, _note_of_given(start.new_ids, start.new_ids)
 
-    def _lessons_for_prompt(self, named: Sequence[str]) -> tuple[str, str]:
+    def _lessons_for_prompt(self, prompt: "Prompt", named: Sequence[str]) -> tuple[str, str]:
         """Return the lessons about a prompt, each once a session and none of its start, and the line for the person.
 
         ``named``: ids of lessons that the reply names already.
         """
         from fleet.store.relevant import relevant
-        from fleet.text.prompts import Prompt
 
         call = self._call
-        sender, text = Prompt(self._payload.prompt).own_words()
+        sender, text = prompt.own_words()
         most = _config(call).recall.at_prompts if call.sets("recall") else triggers.SHOWN_MAX
         if sender or not text or not most:
             return "", ""
@@ -303,6 +315,9 @@ class _HostEvent:
         with call.guarded("whether a lesson guards this step is not known"):
             if guarded := self._guarded():
                 return guarded
+        if payload.tool.startswith(_OF_SERVER) and not _only_looks(payload.tool):
+            with call.guarded("what a tool may have changed is not noted"):
+                self._attempts.note_change(call.thread)
         reply = Reply()
         with call.guarded("the lessons for this step were not shown"):
             rows = self._rows()
@@ -417,7 +432,7 @@ class _HostEvent:
         call, payload, attempts = self._call, self._payload, self._attempts
         if not payload.command or not payload.has_ended or not payload.knows_end:
             for path in payload.paths if payload.tool in EDITING_TOOLS else ():
-                attempts.note_edit(call.thread, path)
+                attempts.note_change(call.thread, path)
             return Reply()
         if not attempts.has_any(call.thread) and not payload.may_have_failed:
             return Reply()
@@ -469,6 +484,12 @@ def _framed(rows: Sequence[str]) -> tuple[str, str]:
     more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     note = f"fleet showed the agent: {rows[0].removeprefix('- ')}{more}"
     return triggers.framed(rows, f"fleet-{os.urandom(8).hex()}"), note
+
+
+def _only_looks(tool: str) -> bool:
+    """Return whether a tool of an MCP server only looks, by its name: ``get_issue``, ``searchPages``."""
+    name = tool.rpartition("__")[2]
+    return not _LOOKING.isdisjoint(word.lower() for word in re.findall(r"[A-Z]?[a-z]+", name))
 
 
 def _use_of(command: str) -> str:

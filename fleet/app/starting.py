@@ -90,7 +90,7 @@ class SessionStart:
         with suppress(FleetError):  # in a read-only workspace
             self._workspace.state.put(started=self._workspace.wall())
         if session:
-            self._ready.note_seen(start.generation if start.news else "")
+            self._ready.note_seen(start.mark if start.news else "")
             self._ready.note_asked(start.asked)
             self._exposures.note(self._agent, session, start.ids, self._workspace.world.wall_ms())
         return start.text
@@ -104,11 +104,14 @@ class SessionStart:
         generation = str(self._workspace.patterns.generation)
         return self._ready.start() if self._ready.generation() == generation else None
 
-    def make(self, *, may_tidy: bool = False, since: int | None = None, session: str = "") -> Start:
+    def make(
+        self, *, may_tidy: bool = False, since: int | None = None, left: Sequence[str] = (), session: str = ""
+    ) -> Start:
         """Return the text, made anew and cached. Lessons that the clan retired are not in it.
 
         ``may_tidy``: the logs may be counted first, and what the clan retired may be taken out of the memory.
         ``since``: the generation from which on a lesson is new; None: the last one that the agent was shown.
+        ``left``: with it, the ids of earlier news that had no room then.
         ``session``: whose earlier context is lost, after a compaction: what it was shown is new again. The text is not
             cached then.
         """
@@ -120,10 +123,10 @@ class SessionStart:
         _mark_folder(workspace)
         # Before anything is read: a write meanwhile makes the text outdated.
         files, generation = self._ready.sums(), str(workspace.patterns.generation)
-        since = self._ready.seen() if since is None else since
+        since, left = (self._ready.seen(), self._ready.left()) if since is None else (since, left)
         delimiter, stores = f"fleet-{workspace.world.entropy(8).hex()}", sources(workspace, self._agent)
         table = _triggered(stores)
-        start, short = self._texts(delimiter, stores, table, since, session)
+        start, short = self._texts(delimiter, stores, table, since, left, session)
         start.generation, start.warning = generation, self._warning()
         Guards(workspace).make_ready()
         if not session:
@@ -134,7 +137,13 @@ class SessionStart:
         return start
 
     def _texts(
-        self, delimiter: str, stores: Sequence[Patterns], table: Sequence[_Triggered], since: int, session: str
+        self,
+        delimiter: str,
+        stores: Sequence[Patterns],
+        table: Sequence[_Triggered],
+        since: int,
+        left: Sequence[str],
+        session: str,
     ) -> tuple[Start, Mapping[str, str]]:
         """Return the texts, and the short ids of the lessons in them and in the table of triggers."""
         workspace = self._workspace
@@ -151,7 +160,7 @@ class SessionStart:
         def lookup(one: str) -> Pattern | None:
             return None if one in at_rest else workspace.patterns.lesson(one)
 
-        new = self._news(since, session, remembered, compared, at_rest)
+        new = self._news(since, left, session, remembered, compared, at_rest)
         news = [group.lesson for group in compared.grouped(new, lookup)]
         standing = self._standing(stores, table, at_rest)
         number = len({each.id for store in stores for each in store.some([*remembered]) if each.is_listed})
@@ -163,7 +172,7 @@ class SessionStart:
         groups = compared.grouped(standing, lookup)
         lessons = [group.lesson for group in groups if left_out.isdisjoint(group.ids)]
         entries, finders = _newest_fairly(workspace)
-        new_ids, asked = workspace.discoveries.changed(since), self._to_ask()
+        new_ids, asked = {*workspace.discoveries.changed(since), *left}, self._to_ask()
         short = workspace.discoveries.short([each.id for each in entries])
         short |= finding.short(stores, [each.id for each in (*news, *lessons, *(each for each, _ in table))])
         render = partial(
@@ -176,7 +185,7 @@ class SessionStart:
             total=sum(source.count() for source in stores) - number - len(news),
             opposed=len({min(compared.of(each.id)) for each in opposed if each.is_listed}),
             discoveries=entries,
-            fresh=set(new_ids),
+            fresh=new_ids,
             waiting=() if workspace.is_of_version_1 else self._undecided(asked),  # its commands would fail
             note=self._unasked(),
             rest_max=workspace.config.recall.start_chars,
@@ -188,6 +197,8 @@ class SessionStart:
         shown = [*sorted(remembered), *(each.id for each in (*news, *lessons) if short[each.id] in context)]
         start = Start(context, news_text, shown, [each.id for each in news if short[each.id] in news_text])
         start.asked = asked
+        new_here = [*(each.id for each in news), *(each.id for each in unseen)]
+        start.left = [each for each in new_here if short[each] not in context]
         return start, short
 
     def _warning(self) -> str:
@@ -218,13 +229,25 @@ class SessionStart:
         return f"The clan's remote {was} yet, so what the clan knows is not here: {first}{how}."
 
     def _news(
-        self, since: int, session: str, remembered: set[str], compared: Clusters, at_rest: Collection[str]
+        self,
+        since: int,
+        left: Sequence[str],
+        session: str,
+        remembered: set[str],
+        compared: Clusters,
+        at_rest: Collection[str],
     ) -> list[Pattern]:
-        """Return the lessons added since a generation, but for those that the agent was shown in any wording."""
+        """Return the lessons added since a generation, then those that had no room before.
+
+        Those that the agent was shown in any wording are not among them.
+        """
         shown = self._exposures.shown_to(self._agent, but=session)
         kept_out = {member for each in remembered | shown for member in compared.of(each)}
         kept_out |= self._contested(compared)
-        arrived = [each for each in self._workspace.patterns.since(since, _ARRIVED_MAX) if each.id not in at_rest]
+        patterns = self._workspace.patterns
+        earlier = [each for each in patterns.lessons_of(left).values() if each.state != "retired"]
+        new = {each.id: each for each in (*patterns.since(since, _ARRIVED_MAX), *earlier)}
+        arrived = [each for id_, each in new.items() if id_ not in at_rest]
         shared = _fairly(arrived, _authors(self._workspace, arrived), LESSONS_MAX)
         return [each for each in shared if each.id not in kept_out and each.is_listed]
 

@@ -13,7 +13,9 @@ changed since that failure. It is open when
 
 1. a file changed below the workspace or the working folder (``store.changes``), or a host reported an edit;
 2. another command succeeded that may have changed something outside: an install, a service started, a process killed;
-3. a mutation was declared, by ``fleet mutate`` or by hand, as a ``## MUTATION:`` block in a journal; that opens it for
+   or a tool of an MCP server was called that does more than look;
+3. a person typed a prompt: who is there knows what changed elsewhere, or wants it run again;
+4. a mutation was declared, by ``fleet mutate`` or by hand, as a ``## MUTATION:`` block in a journal; that opens it for
    one more try, since the next failure is later than it.
 
 Another command is never stopped; one that sleeps before it looks is a poll, and is not, unless it builds or tests.
@@ -267,8 +269,8 @@ class AttemptLog:
         if not ran.is_read_only:
             self._open(session, but=ran.family)
 
-    def note_edit(self, session: str, path: str = "") -> None:
-        """Note that a host reported an edit: what failed before it may be tried again.
+    def note_change(self, session: str, path: str = "") -> None:
+        """Note that a host reported what may have changed something: what failed before it may be tried once more.
 
         ``path``: what was edited; fleet's own files are no change. It is not kept.
 

@@ -10,6 +10,7 @@ or of a failed command the family and the normalised error, and of no time.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -302,8 +303,13 @@ class Signals:
         return (mark.session, dates.to_ms(mark.at)) if mark is not None else ("", None)
 
     def _lock(self, wait_s: float = limits.LOCK_WAIT_S) -> AbstractContextManager[None]:
-        """Hold the lock of the log, the one that every command takes."""
-        return self._files.lock(self._files.root / ".fleet" / "locks" / f"log-{self._agent}.lock", wait_s)
+        """Hold the lock of the log, the one that every command takes; the log itself where nobody can write that one.
+
+        So a signal is logged from a sandbox that has ``.fleet`` read-only.
+        """
+        lock = self._files.root / ".fleet" / "locks" / f"log-{self._agent}.lock"
+        present = next(path for path in (lock, *lock.parents) if os.path.lexists(path))
+        return self._files.lock(lock if os.access(present, os.W_OK) else self._path, wait_s)
 
     def _read(self) -> bytes:
         return self._files.page(self._path)

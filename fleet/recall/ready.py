@@ -2,9 +2,10 @@
 
 ``.fleet/ready/start-<agent>.txt`` holds the text; its first line has the generation of the records and a checksum of
 each small file that it was made from. A text is valid while both are the same, and is rendered again otherwise. One of
-these files is ``.fleet/seen/<agent>``: the generation up to which the agent has seen what is new. The generation of a
-text is written there when it is shown; so news are shown once, and a start without news renders nothing. Likewise
-``.fleet/seen/<agent>.asked`` has the ids of the corrections for whose lessons a start has asked.
+these files is ``.fleet/seen/<agent>``: the generation up to which the agent has seen what is new, and the ids of news
+for which a text had no room. Both are written there when a text is shown; so news are shown once, and a start without
+news renders nothing. Likewise ``.fleet/seen/<agent>.asked`` has the ids of the corrections for whose lessons a start has
+asked.
 ``.fleet/ready/triggers-<agent>.json`` holds the generation and, in its second line, the table (``recall.triggers``).
 A row of it without a trigger holds a remark on a lesson, for whoever shows the lesson without one.
 Each of these texts has the mark of this very folder in its first line: one that a cloned repository brings, or that was
@@ -24,6 +25,7 @@ from fleet.store import homes
 
 _BYTES_MAX = 64 * 1024 * 1024
 _TABLE_BYTES_MAX = 1024 * 1024
+_SEEN_BYTES_MAX = 64 * 1024
 _GENERATION_CHARS_MAX = 18
 _HEX = frozenset("0123456789abcdef")
 _FILES = ("fleet.toml", ".git/HEAD", "clan-learnings/members.toml")
@@ -39,12 +41,14 @@ class Start:
     Attributes:
         news: the part that is new to the agent, for a session that has the rest; "" for none.
         generation: of the records in it; "" where they were not read.
+        left: ids of the news that are not in the text.
         warning: what is wrong with this workspace, for the person; "" for nothing.
         asked: ids of the corrections for whose lessons it asks.
     """
 
     warning = ""
     asked: Sequence[str] = ()
+    left: Sequence[str] = ()
 
     def __init__(
         self, text: str, news: str = "", ids: Sequence[str] = (), new_ids: Sequence[str] = (), generation: str = ""
@@ -59,8 +63,13 @@ class Start:
         """
         head = {"delimiter": delimiter, "generation": self.generation, "files": files}
         head |= {"ids": self.ids, "new_ids": self.new_ids, "asked": self.asked}
-        head |= {"news": self.news, "warning": self.warning}
+        head |= {"news": self.news, "warning": self.warning, "left": self.left}
         return f"{json.dumps(head, separators=(',', ':'))}\n{self.text}".encode()
+
+    @property
+    def mark(self) -> str:
+        """What is written into ``.fleet/seen`` when it was shown; "" where the records were not read."""
+        return " ".join([self.generation, *self.left]) if self.generation else ""
 
     @staticmethod
     def ids_in(context: str) -> list[str]:
@@ -101,6 +110,7 @@ class Ready:
             texts = context.replace(delimiter, new), news.replace(delimiter, new)
             start = Start(*texts, _only_ids(head["ids"]), _only_ids(head["new_ids"]), head["generation"])
             start.warning, start.asked = str(head["warning"]), list(map(str, head["asked"]))
+            start.left = _only_ids(head["left"])
             return start
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
@@ -112,13 +122,18 @@ class Ready:
 
     def seen(self) -> int:
         """Return the generation up to which the agent has seen what is new; -1 if it is unknown."""
-        generation = self._own(self.seen_file, 80).strip()
+        generation = self._own(self.seen_file, _SEEN_BYTES_MAX).partition(b" ")[0].strip()
         return int(generation) if generation.isdigit() and len(generation) <= _GENERATION_CHARS_MAX else -1
 
-    def note_seen(self, generation: str) -> None:
-        """Record that the agent has seen all up to a generation; nothing is written if it is recorded already."""
-        if generation and self._own(self.seen_file, 80).strip() != generation.encode():
-            self._note(self.seen_file, generation)
+    def left(self) -> list[str]:
+        """Return the ids of earlier news for which no text had room yet."""
+        words = self._own(self.seen_file, _SEEN_BYTES_MAX).decode("ascii", "replace").split()[1:]
+        return [id_ for id_ in words if id_[:2] in ("p-", "d-") and len(id_) == 18 and _HEX.issuperset(id_[2:])]
+
+    def note_seen(self, mark: str) -> None:
+        """Record what the agent has seen, a text's ``mark``; nothing is written if it is recorded already."""
+        if mark and self._own(self.seen_file, _SEEN_BYTES_MAX).strip() != mark.encode():
+            self._note(self.seen_file, mark)
 
     def asked(self) -> set[str]:
         """Return the ids of the corrections for whose lessons a start has asked the agent."""

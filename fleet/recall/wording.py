@@ -389,8 +389,9 @@ def session_context(
 ) -> str:
     """Return the context of a session's start, in at most ``chars_max`` characters.
 
-    Memory has the first claim on the room, and all the rest has ``rest_max`` at most: pending decisions, new lessons,
-    other lessons and discoveries share it, while a row fits. A record is shown whole or left out; lessons longer than
+    Memory has the first claim on the room, up to its own limit, and all the rest has ``rest_max`` at most: pending
+    decisions, new lessons, other lessons and discoveries share it, while a row fits. A memory beyond its limit has what
+    they leave. A record is shown whole or left out; lessons longer than
     ``_LESSON_CHARS_LONG`` come last.
 
     ``memory``: the hot part of its ``memory.md``, screened.
@@ -420,8 +421,10 @@ def session_context(
         _newest(discoveries, fresh, rows, _Shares(by, rest_max // 3)),
     )
     least = sum(len(section.shown(())) for section in sections)
-    block = _memory_block(memory, f"Memory of {rows.named(agent)}:", room - least)
-    decisions, *others = _blocks(sections, min(room - len(block), max(rest_max - len(request), least)))
+    heading = f"{_GAP}Memory of {rows.named(agent)}:\n"
+    claim = len(_memory_block(memory, heading, min(room - least, len(heading) + limits.HOT_CHARS_MAX)))
+    decisions, *others = _blocks(sections, min(room - claim, max(rest_max - len(request), least)))
+    block = _memory_block(memory, heading, room - sum(map(len, [decisions, *others])))
     body = "".join([block, *others, decisions]) + remark or _GAP + _NOTHING_KNOWN
     # Once, over all of it, so that no two records make a mark between them. It only ever gets shorter.
     inner = re.sub(re.escape(delimiter), _DEFUSED, _OPENING + body, flags=re.IGNORECASE)
@@ -452,13 +455,13 @@ def _memory_block(memory: str, heading: str, room: int) -> str:
     over = ""
     if len(memory) > limits.HOT_CHARS_MAX:
         over = f"\nmemory.md has {len(memory):,} characters, over {limits.HOT_CHARS_MAX:,}: choose what stays in it"
-    block = f"{_GAP}{heading}\n{memory}{over}"
+    block = f"{heading}{memory}{over}"
     if len(block) <= room:
         return block
-    cut = memory[: max(room - len(f"{_GAP}{heading}\n{over}{_goes_on(len(memory), len(memory))}"), 0)]
+    cut = memory[: max(room - len(f"{heading}{over}{_goes_on(len(memory), len(memory))}"), 0)]
     if "\n" in cut:
         cut = cut[: cut.rindex("\n")]  # not in the middle of a note
-    return f"{_GAP}{heading}\n{cut}{over}{_goes_on(len(memory) - len(cut), len(memory))}"
+    return f"{heading}{cut}{over}{_goes_on(len(memory) - len(cut), len(memory))}"
 
 
 def _goes_on(left_out: int, size: int) -> str:

@@ -4,10 +4,14 @@ Precision comes before recall: a lesson at the wrong step is noise at each one. 
 has the form of a command or a path. Plain words count only where they are hardly anything else: a program and one of
 its own commands (``git push``, ``data/commands.txt``), a test runner, a path, a file with a known extension, a path
 called a folder. Programs that only read or change directory (``ls``, ``cat``, ``sed``) count with an option, or with a
-noun of theirs: "a sed expression".
+noun of theirs: "a sed expression"; in code that the text warns of, with any word behind them.
 
-The wrong step comes first: the one behind "never", "not" or "instead of", and the code before "fails", is where the
-lesson is wanted, and what a guard may stop. The steps of the right way count only where the text names no wrong one.
+A verb before a step says what it is: behind "run" a code span is a command whatever its program, and a script is its
+run, by its name, from whatever folder and by whatever interpreter. A script behind another verb is an edit.
+
+The wrong step comes first: the one behind "never", "not", "instead of" or "prefer ... over", and the code before
+"fails" or "is forbidden", is where the lesson is wanted, and what a guard may stop. The steps of the right way count
+only where the text names no wrong one.
 """
 
 import re
@@ -40,6 +44,9 @@ _ENDINGS = _WORDS_OF["endings"]
 _ALL_ENDINGS = _ENDINGS | _WORDS_OF["other_endings"]
 _PATH = r"(?P<path>(?:[\w@.*+-]{1,60}/){0,8}(?P<name>[\w@*+-][\w@.*+-]{0,60})\.(?P<ending>\w{1,8}))(?::\d+)*"
 _NAMED = _WORDS_OF["named"]
+_SCRIPT_ENDINGS, _INTERPRETERS = _WORDS_OF["scripts"], _WORDS_OF["interpreters"]
+_SCRIPT = re.compile(r"(?:[\w@.+-]{1,60}/){0,8}(?P<name>[\w@+-][\w@.+-]{0,60})", re.ASCII)
+_ARGUMENT = re.compile(r"[\w@.:/=+-]{1,60}", re.ASCII)
 _SINGLE = _ALONE | _NAMED
 _WRITTEN_FOR, _WRITTEN = _WORDS_OF["written_for"], _WORDS_OF["written"]
 _TELLING = _PROGRAMS | _SINGLE | _WRITTEN_FOR
@@ -55,17 +62,28 @@ _FOLDER = rf"(?ai)\b(?:folder|directory)\s`({_FOLDERS})/?`|(?<![\w/.])({_FOLDERS
 _NO_FILES = r"(?i:node|next|vue|nuxt|three|chart|express|alpine|ember|backbone|d3)\.(?:js|ts)"
 
 
-_WARNING = ("never", "not", "n't", "n’t", "avoid", "stop", "instead of", "rather than", "no longer", "` fails")
+_WARNING = (
+    *("never", "not", "n't", "n’t", "avoid", "stop", "instead of", "rather than", "no longer", " over "),
+    *("` fails", "` is "),
+)
 # Verbs before a step, with at most one word between.
 _DOING = (
     r"(?:using|use|running|run|calling|call|executing|execute|typing|type|editing|edit|touching|touch|changing|change)"
 )
-_WRONG = rf"""(?ix)(?P<failing>(?=`[^`\n]{{1,200}}`\ fails\b)) | (?<!\w)(?:
+_WRONG = rf"""(?ix)
+    (?P<failing>(?=`[^`\n]{{1,200}}`\ (?:fails|is\ (?:forbidden|banned|prohibited|not\ allowed))\b)) | (?<!\w)(?:
       (?P<clear>instead\ of|rather\ than
         |(?:(?:do|must|should|may|can)(?:\ not|n['’]?t)|cannot|never|avoid|stop|no\ longer)
         (?:\ ever)?(?=\ {_DOING}\ ))
-    | (?:(?<!\bis\ )(?<!\bare\ )(?<!\bwas\ )(?<!\bdoes\ )(?<!\bdid\ )(?<!\bif\ )(?<!\bor\ )(?<!\bwhy\ )not|never|avoid)
+    | (?:(?<!\bis\ )(?<!\bare\ )(?<!\bwas\ )(?<!\bdoes\ )(?<!\bdid\ )(?<!\bif\ )(?<!\bor\ )(?<!\bwhy\ )not|never|avoid
+        |(?P<over>over))
     )\s(?:{_DOING}\s)?(?:(?:the|plain|bare|raw|a)\s)?"""
+_PREFERRED = r"(?i)(?<!\w)(?:prefer|favou?r|choose|pick|use)\s[^.;:!?\n]*$"
+_PREFERRED_CHARS_MAX = 120
+_VERB = r"""(?ix)(?<![\w-])(?:(?P<run>run|runs|running|ran|execute|executing|executed|invoke|invoking)
+      |(?P<edit>edit|edits|editing|touch|touching|change|changing|modify|modifying))
+    \s(?:(?:the|a|script|command|plain|bare|raw)\s)*$"""
+_VERB_CHARS_MAX = 40
 _DID = rf"(?i)(?:(?:i|we|it|the agent)\s)?(?:(?:just|only)\s)?(?:(?:ran|used|called|typed|tried|{_DOING})\s)?"
 _RIGHT = r"(?i)(?<!\w)(?:use|using|run|running|prefer|call|calling|type|always|instead|without)\s"
 _CLAUSE = r"""(?ix)(?:[\w-]{1,40}\ run(?=\ ))?(?:`[^`\n]{1,200}` | (?![,;:!?](?:\s|$)|\.(?:\s|$)|[—()]
@@ -77,12 +95,14 @@ _AFTER_PROGRAM = r"(?i)(?:|here|in|for|on|at|to|with|directly|by|from|again|anym
 def trigger(explicit: str, text: str, correct: str = "", wrong: str = "", *, step: str = "") -> str:
     """Return the trigger of a lesson: the given one, else one derived from its words; "" for neither.
 
-    The wrong step is the trigger: the command of ``wrong``, or the one that the words warn of; where there is none, all
-    steps in the words. ``step``, which was refused or failed, comes in addition to those that the words name.
+    The wrong step is the trigger: the command of ``wrong``, or the one that the words warn of, without any that the
+    right way takes, too, if others are left; where there is none, all steps in the words. ``step``, which was refused
+    or failed, comes in addition to those that the words name.
     """
     if explicit or not _may_have_step(text, correct, wrong):
         return explicit or step
-    derived = _listed(_warned(text, correct, wrong) or _all_steps(text, correct))
+    warned = _warned(text, correct, wrong)
+    derived = _listed(_without_right(warned, text, correct) or warned or _all_steps(text, correct))
     return ", ".join(filter(None, (derived, step)))
 
 
@@ -92,7 +112,8 @@ def guardable(explicit: str, text: str, correct: str = "", wrong: str = "") -> s
         return explicit
     right = _right_commands(text, correct)
     return _listed(
-        _warned(text, correct, wrong) or [step for step in _all_steps(text, correct) if not _fits(step, right)]
+        _without_right(_warned(text, correct, wrong), text, correct)
+        or [step for step in _all_steps(text, correct) if not _fits(step, right)]
     )
 
 
@@ -116,12 +137,17 @@ def _all_steps(*texts: str) -> list[str]:
 
 
 def _warned(text: str, correct: str, wrong: str) -> list[str]:
-    """Return the wrong steps, without any that the right way takes, too."""
+    """Return the wrong steps."""
     verb = re.match(_DID, wrong) if wrong else None  # most lessons name nothing that went wrong
     steps = dict.fromkeys(_steps_at(wrong, verb.end(), is_clear=True) if verb else ())
     for part in (text[:_CHARS_MAX], correct[:_CHARS_MAX]):
         for warning in _warnings(part):
             steps |= dict.fromkeys(_steps_at(part, warning.end(), is_clear=bool(warning["clear"])))
+    return list(steps)
+
+
+def _without_right(steps: list[str], text: str, correct: str) -> list[str]:
+    """Return wrong steps without any that the right way takes, too."""
     if not steps:
         return []
     right = [*_commands(_without_warnings(text)), *_commands(_without_warnings(correct))]
@@ -131,19 +157,31 @@ def _warned(text: str, correct: str, wrong: str) -> list[str]:
 def _warnings(text: str) -> Iterator[re.Match[str]]:
     low = text.lower()
     if any(word in low for word in _WARNING):  # most texts have none, and every lesson that comes in is checked
-        yield from re.finditer(_WRONG, text)
+        yield from (each for each in re.finditer(_WRONG, text) if not each["over"] or _is_preferred(text, each.start()))
+
+
+def _is_preferred(text: str, position: int) -> bool:
+    """Return whether "over" at a position follows what is preferred: one may also iterate over something."""
+    return re.search(_PREFERRED, text[max(0, position - _PREFERRED_CHARS_MAX) : position]) is not None
+
+
+def _verb(before: str) -> str:
+    """Return "run" or "edit" where what stands before a step ends with such a verb, else ""."""
+    match = re.search(_VERB, before[-_VERB_CHARS_MAX:])
+    return match.lastgroup or "" if match else ""
 
 
 def _right_commands(text: str, correct: str) -> list[str]:
     """Return the commands and files of the right way: those in ``correct``, and behind "use" and the like."""
-    tails = [text[match.end() :] for match in re.finditer(_RIGHT, text[:_CHARS_MAX])]
-    clauses = [clause[0] for rest in tails if (clause := re.match(_CLAUSE, rest)) and next(_steps_at(rest, 0), "")]
+    clause, ends = re.compile(_CLAUSE), [match.end() for match in re.finditer(_RIGHT, text[:_CHARS_MAX])]
+    clauses = [found[0] for end in ends if (found := clause.match(text, end)) and next(_steps_at(text, end), "")]
     return [command for part in (correct, *clauses) for command in _commands(_without_warnings(part))]
 
 
 def _fits(step: str, commands: list[str]) -> bool:
     pattern = step.partition(":")[2] or step
-    return any(fnmatchcase(command, pattern) for command in commands)
+    end = " " if pattern.endswith(" *") else ""
+    return any(fnmatchcase(f"{command}{end}", pattern) for command in commands)
 
 
 def _without_warnings(text: str) -> str:
@@ -164,30 +202,39 @@ def _commands(text: str) -> list[str]:
     for index, word in enumerate(words):
         if word in _PROGRAMS or word in _SINGLE or _BUILT.search(word):
             commands += [word, " ".join(words[index : index + _WORDS_MAX])]
-    return commands
+    return [*commands, *(" ".join(_from_script(command.split())) for command in commands if command)]
 
 
 def _steps_at(text: str, start: int, *, is_clear: bool = False) -> Iterator[str]:
     """Yield the steps at the start of a clause: ``npm install``, or several with "or" between."""
-    clause = re.compile(_CLAUSE).match(text, start)
+    clause, verb = re.compile(_CLAUSE).match(text, start), _verb(text[:start])
     for item in re.split(_JOINED, clause[0])[:TRIGGERS_MAX] if clause else ():
         span = _SPAN.match(item)
-        steps = list(_warned_code(span[1]) if span else _warned_words(item, is_clear=is_clear))
+        steps = list(_warned_code(span[1], verb, text) if span else _warned_words(item, verb, is_clear=is_clear))
         if not steps:
             return
         yield from steps
 
 
-def _warned_code(span: str) -> Iterator[str]:
+def _warned_code(span: str, verb: str, text: str) -> Iterator[str]:
     for piece in re.split(_PIECES, span):
         words = piece.split()[:_WORDS_MAX]
         if len(words) == 1 and _is_program(words[0]):
             yield from _whole_program(words[0])
-        else:
-            yield from (narrow for step in _in_code(piece) for narrow in _narrowed(step, words))
+        elif len(words) == 1 and _is_run(words[0], verb, text):
+            yield f"Bash:{words[0]} *"
+        elif steps := list(_in_code(piece, verb)):
+            yield from (narrow for step in steps for narrow in _narrowed(step, words))
+        elif len(words) > 1 and words[0] in _GENERIC and _ARGUMENT.fullmatch(words[1]):
+            yield f"Bash:{words[0]} {words[1]}*"
 
 
-def _warned_words(item: str, *, is_clear: bool) -> Iterator[str]:
+def _is_run(word: str, verb: str, text: str) -> bool:
+    """Return whether a word in code is a program by the verb before it, or since the text gives it options, too."""
+    return _PLAIN.fullmatch(word) is not None and "." not in word and (verb == "run" or f"`{word} -" in text)
+
+
+def _warned_words(item: str, verb: str, *, is_clear: bool) -> Iterator[str]:
     words = [word.rstrip(".") for word in item.split()[:_WORDS_MAX]]
     first, following = [*words, "", ""][:2]
     if f"{first} {following}" in _COMMANDS:
@@ -199,7 +246,7 @@ def _warned_words(item: str, *, is_clear: bool) -> Iterator[str]:
             yield from _whole_program(first)
     elif _TOOL.fullmatch(first):
         yield first
-    elif path := _file(first, _ENDINGS):
+    elif path := _file(first, _ENDINGS, verb):
         yield path
 
 
@@ -214,21 +261,22 @@ def _whole_program(name: str) -> tuple[str, str]:
 def _narrowed(step: str, words: list[str]) -> tuple[str, ...]:
     """Return a wrong step with its option: without it, the same command may be right."""
     options = [_escaped(word) for word in words if _OPTION.fullmatch(word) and word not in step]
-    return (f"{step} {options[0]}", f"{step} {options[0]} *") if options and step.endswith("*") else (step,)
+    step_of_any = f"{step.removesuffix('*').rstrip()}*"
+    return (f"{step_of_any} {options[0]}", f"{step_of_any} {options[0]} *") if options and step[-1] == "*" else (step,)
 
 
 def _steps_in(text: str) -> Iterator[str]:
     """Yield a step for each command, file and tool in a text; those in code spans come first."""
-    for span in _SPAN.findall(text):
-        for piece in re.split(_PIECES, span):
-            yield from _in_code(piece)
+    for span in _SPAN.finditer(text):
+        for piece in re.split(_PIECES, span[1]):
+            yield from _in_code(piece, _verb(text[: span.start()]))
     if "folder" in text or "directory" in text:
         for match in re.finditer(_FOLDER, text):
             yield f"Edit:{match[1] or match[2]}/*"
     words = _words(_SPAN.sub(" @ ", text))
     if _TELLING.isdisjoint(words) and _FILE_MARKS.isdisjoint(" ".join(words)):
         return  # a mark within a word is mostly a hyphen, and every lesson that comes in is checked
-    for word, following in pairwise([*words, ""]):
+    for index, (word, following) in enumerate(pairwise([*words, ""])):
         if f"{word} {following}" in _COMMANDS:
             yield f"Bash:{word} {following}*"
         elif word in _ALONE:
@@ -237,11 +285,11 @@ def _steps_in(text: str) -> Iterator[str]:
             yield f"Bash:{word} *"
         elif _TOOL.fullmatch(word):
             yield word
-        elif path := _file(word, _ENDINGS):
+        elif path := _file(word, _ENDINGS, _verb(" ".join([*words[max(0, index - 3) : index], ""]))):
             yield path
 
 
-def _in_code(span: str) -> Iterator[str]:
+def _in_code(span: str, verb: str) -> Iterator[str]:
     words = span.removeprefix("$ ").split()[:_WORDS_MAX]
     while words and (words[0] == "sudo" or ("=" in words[0] and words[0].partition("=")[0].isidentifier())):
         words = words[1:]
@@ -249,9 +297,9 @@ def _in_code(span: str) -> Iterator[str]:
         return
     if len(words) == 1 and _TOOL.fullmatch(words[0]):
         yield words[0]
-    elif len(words) == 1 and (path := _file(words[0], _ALL_ENDINGS)):
+    elif len(words) == 1 and (path := _file(words[0], _ALL_ENDINGS, verb)):
         yield path
-    elif command := _command(words):
+    elif command := _command(words) or _run(words, verb):
         yield f"Bash:{command}"
 
 
@@ -273,11 +321,32 @@ def _command(words: list[str]) -> str:
     return f"{words[0]} {words[1]}*" if options and words[1] in (*plain, *options) else ""
 
 
-def _file(word: str, endings: frozenset[str]) -> str:
-    """Return the step of editing a file, "" for a word that is no path, or might be something else."""
-    word = word.removeprefix("./")
+def _run(words: list[str], verb: str) -> str:
+    """Return the pattern of a script with arguments, and behind "run" of any program; "" for neither."""
+    name, *others = _from_script(words)
+    is_script = len(words) > 1 and (name.rpartition(".")[2] in _SCRIPT_ENDINGS or words[0].startswith("./"))
+    is_program = verb == "run" and words[0] not in _GENERIC and words[0][0] != "/" and "." not in name
+    if not (is_script or is_program) or not _PLAIN.fullmatch(name):
+        return ""
+    is_subcommand = others and _PLAIN.fullmatch(others[0]) and "." not in others[0]
+    return f"{name} {others[0]}*" if is_subcommand else f"{name} *"
+
+
+def _from_script(words: list[str]) -> list[str]:
+    """Return the words of a command without the path of its program, and without the interpreter of a script."""
+    if words[0] in _INTERPRETERS and words[1:2] and words[1].rpartition(".")[2] in _SCRIPT_ENDINGS:
+        words = words[1:]
+    return [words[0].rpartition("/")[2], *words[1:]]
+
+
+def _file(word: str, endings: frozenset[str], verb: str) -> str:
+    """Return the step of editing a file, or of running a script, "" for a word that is no path, or might be another."""
+    is_here, word = word.startswith("./"), word.removeprefix("./")
     if word.rpartition("/")[2] in _NAMED:
         return f"Edit:{word.lstrip('/')}"
+    is_script = word.rpartition(".")[2] in _SCRIPT_ENDINGS
+    if (is_here + is_script + (verb == "run")) >= 2 and verb != "edit" and (script := _SCRIPT.fullmatch(word)):
+        return f"Bash:{script['name']} *"
     match = re.fullmatch(_PATH, word) if "." in word else None
     if match is None or re.fullmatch(_NO_FILES, word) or match["ending"] not in endings:
         return ""

@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
-from itertools import islice, takewhile
+from itertools import dropwhile, islice, takewhile
 from typing import NamedTuple
 
 from fleet.text import sections
@@ -72,6 +72,8 @@ _LOOK, _GIT_LOOKS, _CHANGING_WORDS = _words("look"), _words("git-looks"), _words
 _GIT_LISTS = [row.split() for row in _KNOWN["git-lists"]]
 
 _READ_COMMANDS = _SHELLS | {"ssh"}
+_READING = _SCRIPTS | {"source", "."}
+"""Programs that run a script."""
 _DOCUMENT = r"(?<!<)<<-?[ \t]*+['\"\\]?([\w.+-]++)"
 
 _UNREAD = r"(?s)(\\\n|(?<![^\s;&|()])#[^\n]*+)|'[^']*+'|\"(?:[^\"\\]|\\.)*+\"|\\."
@@ -123,9 +125,10 @@ class Command:
     def lines(self) -> list[str]:
         """Each simple command in it as a line, without its path and the options before a subcommand.
 
-        Of a wrapped one, ``sudo ssh host rm x``, also what each wrapper runs.
+        Of a wrapped one, ``sudo ssh host rm x``, also what each wrapper runs; of ``python tools/x.py``, also ``x.py``.
         """
-        return [" ".join(_from_subcommand(words)) for words, _ in self._commands]
+        scripts = filter(None, (_script_in(words) for words, _ in self._commands))
+        return [" ".join(_from_subcommand(words)) for words, _ in self._commands] + [*map(" ".join, scripts)]
 
     @property
     def trigger(self) -> str:
@@ -348,6 +351,14 @@ def _inside(words: list[str], wrapper: _Wrapper) -> list[str] | None:
         else:
             break
     return None if missing or index >= len(words) else words[index:]
+
+
+def _script_in(words: list[str]) -> list[str]:
+    """Return the script that an interpreter or ``source`` runs, without its path, and its arguments; [] for none."""
+    script, *arguments = [*dropwhile(lambda word: word.startswith("-"), words[1:]), ""]
+    name = script.rpartition("/")[2]
+    is_script = words[0] in _READING and "." in name and " " not in name
+    return [name, *filter(None, arguments)] if is_script else []
 
 
 def _inner(words: list[str]) -> str:

@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -312,6 +314,26 @@ def test_where_nothing_can_be_written_a_session_starts_all_the_same_and_it_is_sa
     assert "fleet logged" in told(project, "UserPromptSubmit", prompt=CORRECTION, **told_in)["systemMessage"]
     assert "nothing of this session is logged" not in said["systemMessage"]
     assert "systemMessage" not in told(project, "SessionStart", source="compact", **told_in)
+
+
+def test_what_a_person_says_is_logged_once_where_only_the_agents_files_can_be_written(project):
+    (project.folder / ".fleet/locks/log-tank.lock").unlink(missing_ok=True)
+    payload = json.dumps({"session_id": "another", "cwd": str(project.folder), "prompt": CORRECTION})
+    hook = f"printf %s {shlex.quote(payload)} | {sys.executable} -m fleet hook UserPromptSubmit"
+    script = f"mount --bind .fleet .fleet && mount -o remount,bind,ro .fleet || exit 77\n{hook}\n{hook}"
+    before = project.entries().count("## ")
+    done = subprocess.run(
+        ["unshare", "--map-root-user", "--mount", "sh", "-c", script],
+        cwd=project.folder,
+        env=project.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode in (1, 77):
+        pytest.skip(f"no mount of one's own can be made here: {done.stderr}")
+    assert done.stdout.count("fleet logged a correction") == 1
+    assert project.entries().count("## ") == before + 1
 
 
 def test_where_a_session_can_read_nothing_of_what_fleet_noted_it_starts_and_that_is_said(project):

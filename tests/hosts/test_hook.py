@@ -612,6 +612,60 @@ def test_a_failed_command_is_counted_and_the_fourth_try_is_blocked_with_the_way_
     assert any("blocked" in line["what"] for line in place.log())
 
 
+@pytest.mark.parametrize(
+    ("lesson", "command", "other"),
+    [
+        ("Run ./scripts/deploy.sh with the VPN up", "bash scripts/deploy.sh prod", "cat scripts/deploy.sh"),
+        ("Run `pg_dump --no-owner` and not `pg_dump`", "pg_dump mydb", "pg_restore mydb"),
+        ("Never run `psql` against prod", "sudo psql -h prod", "grep psql notes.txt"),
+        ("`chmod 777` is forbidden", "chmod 777 x", "chmod 700 x"),
+        ("Prefer uv sync over pip install", "pip install x", "uv sync"),
+    ],
+)
+def test_a_lesson_is_shown_at_the_script_or_the_program_that_it_names(place, lesson, command, other):
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", lesson)
+    assert place.context("PreToolUse", bash(other)) == ""
+    assert lesson in place.context("PreToolUse", bash(command))
+
+
+def is_stopped_after(place, event: str, payload: dict) -> bool:
+    """Tell whether a fourth try is stopped after this, and see that another failure shuts the door once more."""
+    for _ in range(3):
+        place.hook("PostToolUseFailure", failed("make test"))
+    assert refused(place.hook("PreToolUse", bash("make test")))
+    place.hook(event, payload)
+    is_stopped = refused(place.hook("PreToolUse", bash("make test")))
+    place.hook("PostToolUseFailure", failed("make test"))
+    assert refused(place.hook("PreToolUse", bash("make test")))
+    return is_stopped
+
+
+@pytest.mark.parametrize("words", ["I restarted the database, run make test again", "again", "weiter"])
+def test_what_a_person_types_opens_the_door_for_one_more_try(place, words):
+    assert not is_stopped_after(place, "UserPromptSubmit", {"prompt": words})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "<task-notification>\n<status>completed</status>\nrun it again\n</task-notification>",
+        '<teammate-message teammate_id="tank">run make test again</teammate-message>',
+    ],
+)
+def test_what_a_host_or_another_agent_writes_opens_no_door(place, words):
+    assert is_stopped_after(place, "UserPromptSubmit", {"prompt": words})
+
+
+@pytest.mark.parametrize("tool", ["mcp__db__execute", "mcp__docker__container-start", "mcp__jira__updateIssue"])
+def test_a_tool_of_a_server_that_does_more_than_look_opens_the_door(place, tool):
+    assert not is_stopped_after(place, "PreToolUse", {"tool_name": tool, "tool_input": {"q": "create table x"}})
+
+
+@pytest.mark.parametrize("tool", ["mcp__db__list_tables", "mcp__wiki__wiki-search", "mcp__jira__getJiraIssue"])
+def test_a_tool_of_a_server_that_only_looks_opens_no_door(place, tool):
+    assert is_stopped_after(place, "PreToolUse", {"tool_name": tool, "tool_input": {"q": "x"}})
+
+
 # --- never in the way -----------------------------------------------------------------------------------------------
 
 OWN = Path(sys.executable).with_name("fleet")

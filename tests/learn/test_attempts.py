@@ -147,8 +147,8 @@ OPENERS = {
     "a renaming": lambda desk: (desk.root / "src" / "a.py").rename(desk.root / "src" / "c.py"),
     "a mode": lambda desk: (desk.root / "src" / "a.py").chmod(0o755),
     "an old file put back": lambda desk: os.utime(desk.root / "src" / "a.py", (0, 0)),
-    "a reported edit": lambda desk: AttemptLog(desk.root, AGENT).note_edit(SESSION, "/etc/hosts"),
-    "a person's word": lambda desk: AttemptLog(desk.root, AGENT).note_edit(SESSION),
+    "a reported edit": lambda desk: AttemptLog(desk.root, AGENT).note_change(SESSION, "/etc/hosts"),
+    "a person's word": lambda desk: AttemptLog(desk.root, AGENT).note_change(SESSION),
     "an install": lambda desk: desk.succeed("pip install requests"),
     "a stopped process": lambda desk: desk.succeed("kill 4711"),
     "a script": lambda desk: desk.succeed("python fix.py"),
@@ -238,7 +238,7 @@ def test_fleets_own_files_open_nothing(desk, name):
     desk.fail(times=3)
     edit(path)
     edit(desk.root / ".fleet" / "other")
-    AttemptLog(desk.root, AGENT).note_edit(SESSION, str(path))
+    AttemptLog(desk.root, AGENT).note_change(SESSION, str(path))
     assert desk.stopped()
     edit(desk.root / "agents" / AGENT / "program.py")
     assert desk.stopped() is None
@@ -484,7 +484,7 @@ def replay(desk, path, *, sees_edits=True, reports_edits=False, repeat=None):
             if sees_edits:
                 edit(desk.root / "src" / f"{len(step['edit'])}.py")
             if reports_edits:
-                AttemptLog(desk.root, AGENT).note_edit(SESSION, step["edit"])
+                AttemptLog(desk.root, AGENT).note_change(SESSION, step["edit"])
         if "run" not in step:
             continue
         for _ in range(repeat(number) if repeat else 1):

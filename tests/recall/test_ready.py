@@ -321,6 +321,40 @@ def test_what_was_shown_at_another_moment_is_not_new_when_it_changes(workspace):
     assert "news of tank" in SessionStart(workspace, "slash").make().text
 
 
+def shown_in_a_session(workspace, session: str, word: str) -> set[str]:
+    """Return the numbers that stand behind a word in what a session starts with."""
+    return set(re.findall(rf"{word} number (\d+)", SessionStart(workspace, "velma").text(session)))
+
+
+def test_a_new_lesson_without_room_is_news_to_the_next_start(workspace):
+    workspace.files.replace(workspace.home("velma") / "memory.md", b"- a rule of my own about this code base\n" * 400)
+    texts = [f"lesson number {n} {'of some length ' * 20}" for n in range(20)]
+    write(workspace, "patterns.jsonl", *(line(pattern_id(each), {"tank.00000001": 1}, text=each) for each in texts))
+    turns = [shown_in_a_session(workspace, f"s{n}", "lesson") for n in range(10)]
+    assert turns[0]
+    assert sum(map(len, turns)) == len(set.union(*turns)) == 20
+    assert turns[-1] == set()
+    assert text(workspace)
+
+
+def test_the_twenty_newest_discoveries_come_before_one_that_was_shown(workspace):
+    entries = [
+        Discovery(
+            id=f"d-{n:016x}",
+            at=f"2026-11-20T22:30:00.{n:03}Z-0000",
+            by="tank.00000001",
+            problem=f"fact number {n} {'x' * 30}",
+        )
+        for n in range(25)
+    ]
+    write(workspace, "discoveries.d/tank.00000001.jsonl", *entries)
+    turns = [shown_in_a_session(workspace, f"s{n}", "fact") for n in range(4)]
+    newest = {str(n) for n in range(5, 25)}
+    assert turns[0] < newest
+    assert turns[1] > newest - turns[0]
+    assert turns[2] == turns[3] == turns[0]
+
+
 def test_each_agent_has_news_of_its_own(workspace):
     told(workspace, "velma", "slash")
     write(workspace, "patterns.jsonl")

@@ -165,6 +165,16 @@ def test_a_memory_over_its_limit_is_shown_as_far_as_it_fits_and_says_so():
     assert told.count("- decide") + left_out(told, "decision") == 1
 
 
+def test_a_memory_over_its_limit_takes_no_room_of_the_rest():
+    rest = {"patterns": [lesson(n, "x" * 90) for n in range(60)], "found": findings(*["y" * 90] * 20)}
+    over = "\n".join(f"- note {n}" for n in range(5000))
+    told, alone = context(over, **rest), context(**rest)
+    assert len(told) <= limits.START_CHARS_MAX
+    assert ids(told) == ids(alone)
+    assert ids(told, "d") == ids(alone, "d")
+    assert len(told) - len(alone) > limits.HOT_CHARS_MAX - 300
+
+
 def test_sections_take_turns_and_unused_room_goes_to_the_others():
     patterns = [lesson(n, f"{n:03} " + "x" * 90) for n in range(200)]
     news = findings(*(f"{n:03} " + "y" * 90 for n in range(200)))

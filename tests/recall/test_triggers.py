@@ -28,6 +28,17 @@ from tests.records import pattern
         ("Bash:pytest*", "Bash", "CI=1 python -m pytest -q", "", True),
         ("Bash:tsc*", "Bash", "cd web && npx tsc", "", True),
         *(
+            ("Bash:x.py *", "Bash", command, "", True)
+            for command in (
+                *("./tools/x.py a", "python3 -u tools/x.py", "cd tools; sudo ./x.py", "uv run python /w/tools/x.py -v"),
+                *("bash tools/x.py", "source tools/x.py", ". tools/x.py a", "npx ts-node tools/x.py"),
+            )
+        ),
+        *(
+            ("Bash:x.py *", "Bash", command, "", False)
+            for command in ("cat tools/x.py", "git add tools/x.py", "python -m x.py.z", "python tools/y.py tools/x.py")
+        ),
+        *(
             ("Bash:rm *", "Bash", command, "", True)
             for command in (
                 *("/bin/rm x", "command rm x", "sudo -u bob rm x", "env A=b rm x", "\\rm x", "eval 'rm x'"),
