@@ -243,14 +243,16 @@ class _Form:
 
     def _as_note(self) -> Note | None:
         rules, rights, wrongs, whys = (self._values(role) for role in ("rule", "right", "wrong", "why"))
-        story = " ".join([*wrongs[:1], *whys[:1]])
+        story = [*wrongs[:1], *whys[:1]]
         title = Passage(self.title)
         is_titled = title.is_sentence() and title.is_claim() and not (rights and _names_errors(self.title))
-        text, *details = [*rules, *rights] if rules else [*[self.title] * is_titled, *(rights or [story])]
+        is_of_mistake = is_titled and bool(wrongs) and not rules and not rights  # the opposite of the heading
+        rest = rights or ([] if is_of_mistake else [" ".join(story)])
+        text, *details = [*rules, *rights] if rules else [*[self.title] * is_titled, *rest]
         is_whole = rules or (rights and _names_errors(self.title))
         text = text.rstrip(":： ") if is_whole else _with_title(text.rstrip(":： "), self.title)
         is_lesson = rules or rights or Passage(text).is_sentence()
-        wrong = wrongs[:1] or [Passage(block.text).plain for block in self.story]
+        wrong = (story if is_of_mistake else wrongs[:1]) or [Passage(block.text).plain for block in self.story]
         return self._note(text, details, " ".join(wrong)) if is_lesson and text.strip() else None
 
     def _note(self, text: str, details: Sequence[str], wrong: str) -> Note:

@@ -346,3 +346,30 @@ def test_a_list_below_a_label_ends_with_its_item():
         "Testing: Always seed the clock",
         "The database is reset by a job",
     ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "Mistake: {}\n",
+        "**What went wrong:** {}\n",
+        "- **Wrong:** {}\n",
+        "Symptom: {}\nRoot cause: nobody had asked\n",
+        "Mistake: {}\nWhy: it was late\n",
+        "#### What happened\n{}\n",
+    ],
+)
+def test_what_went_wrong_is_never_the_right_way_of_a_heading_that_is_the_rule(fields):
+    mistake = "deployed the customer's shop without a backup"
+    page = f"# Lessons\n\n### Always take a backup before each deploy\n{fields.format(mistake)}"
+    (note,) = read_notes(page, "lessons.md")
+    assert (note.text, note.correct) == ("Always take a backup before each deploy", "")
+    assert note.wrong.startswith(mistake)
+
+
+@pytest.mark.parametrize("head", ["What went wrong | What to do instead", "Mistake | Better", "Wrong | What to do"])
+def test_what_to_do_instead_is_the_right_way_of_a_table(head):
+    row = "| deployed the service without its tests | Take a backup before each deploy |"
+    (note,) = read_notes(f"# Lessons\n\n| {head} |\n|---|---|\n{row}\n", "lessons.md")
+    assert (note.text, note.correct) == ("Take a backup before each deploy", "")
+    assert note.wrong == "deployed the service without its tests"
