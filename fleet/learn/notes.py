@@ -218,6 +218,11 @@ class _Form:
         is_led = not before.items and (not value or _ends_open(value))
         return is_led or item.text[:1].islower() or self.awaits(item.text)
 
+    def is_closed_before(self, item: Block) -> bool:
+        """Return whether an empty line is above an item, and the last field has a value that does not lead to it."""
+        value = self.fields[-1][0].value if self.fields else ""
+        return bool(value) and not _ends_open(value) and item.line > self.end + 1
+
     def extend(self, block: Block) -> None:
         """Add a block to the value of the last field; a right way, by its mark, after what was wrong is the next."""
         self.end = max(self.end, block.end)
@@ -346,12 +351,15 @@ class _Page:
         for block in section.blocks:
             is_bold, roles = _is_bold_lead(block), {field.role for field in _fields_of(block)}
             is_field = bool(roles) and not (re.match(_WRONG_RIGHT, block.text) and roles.isdisjoint({"right", "rule"}))
-            is_item = block.kind == "item" and not is_field and (is_list or not form.fields)
-            is_order = is_item and not form.awaits(block.text) and _is_binding(Passage(block.text).plain)
             is_apart = bool(rest) and rest[-1].line > form.end
-            is_own = is_order or (
-                is_item and labelled_item is not None and (is_apart or not form.goes_on(block, labelled_item))
-            )
+            is_led = is_apart and rest[-1].kind != "item"  # by a paragraph that is none of the entry's
+            is_behind = not (is_whole or is_led) and form.is_closed_before(block)
+            is_item = block.kind == "item" and not is_field and (is_list or not form.fields or is_behind)
+            is_order = is_item and not form.awaits(block.text) and _is_binding(Passage(block.text).plain)
+            is_beside = is_behind and is_apart
+            if is_item and labelled_item is not None:
+                is_beside = is_apart or not form.goes_on(block, labelled_item)
+            is_own = is_order or (is_item and is_beside)
             if block.kind == "table" or is_own or (not is_field and _has_pair(block)):
                 rest.append(block)
             elif is_field:

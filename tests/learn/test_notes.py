@@ -373,3 +373,21 @@ def test_what_to_do_instead_is_the_right_way_of_a_table(head):
     (note,) = read_notes(f"# Lessons\n\n| {head} |\n|---|---|\n{row}\n", "lessons.md")
     assert (note.text, note.correct) == ("Take a backup before each deploy", "")
     assert note.wrong == "deployed the service without its tests"
+
+
+@pytest.mark.parametrize("entry", ["Mistake: used npm\nFix: use pnpm here\n", "**Fix:** use pnpm here\n"])
+def test_bullets_below_an_entry_in_paragraphs_are_a_lesson_each(entry):
+    below = "- Always run the tests before a push\n- The staging database is reset every night\n"
+    found = [each.text for each in read_notes(f"# L\n\n## Tools\n{entry}\n{below}", "lessons.md")]
+    assert found == [
+        "Tools: use pnpm here",
+        "Always run the tests before a push",
+        "The staging database is reset every night",
+    ]
+
+
+@pytest.mark.parametrize("entry", ["Fix:\n", "Fix: do it in two steps:\n"])
+def test_bullets_that_a_label_leads_to_are_of_its_entry(entry):
+    steps = "- Always stop the service first\n- Never start it by hand\n"
+    (note,) = read_notes(f"# L\n\n## Tools\nMistake: restarted it\n{entry}\n{steps}", "lessons.md")
+    assert note.text.endswith("Always stop the service first; Never start it by hand")
