@@ -119,6 +119,8 @@ _RULE_LINES = r"(?m)(?<![^\n]\n)(?:^[A-Z][^\n]{2,}(?:\n|\Z)){2,}(?=\n|\Z)"
 _GONE = re.compile(r"~~.{4,}~~|\[?\(?(?:OBSOLETE|SUPERSEDED|DEPRECATED|RETRACTED)\b", re.DOTALL)
 
 
+_STATUS_LABELS = ("status", "状态", "状態")
+
 _pattern = partial(pattern, str(Path(__file__).with_name("data") / "pages.toml"))
 
 
@@ -197,8 +199,9 @@ class _Form:
         self.fields: list[tuple[Field, list[str]]] = []
 
     def add(self, field: Field, end: int) -> None:
-        is_empty = not field.value or Passage(field.value).is_placeholder()
-        self.fields.append((field, [] if is_empty else [Passage(field.value).plain]))
+        value = _unstruck(field.value) if field.role == "wrong" else field.value
+        is_empty = not value or Passage(value).is_placeholder()
+        self.fields.append((field, [] if is_empty else [Passage(value).plain]))
         self.end = max(self.end, end)
 
     def ends_before(self, fields: Sequence[Field]) -> bool:
@@ -207,6 +210,10 @@ class _Form:
         has_both, is_entry = ("wrong" in each and not each.isdisjoint({"right", "rule"}) for each in (roles, new))
         is_second = (has_both and "wrong" in new) or (is_entry and not roles.isdisjoint({"wrong", "right", "rule"}))
         return (is_second and not self.is_whole) or any(each.label == fields[0].label for each, _ in self.fields)
+
+    def is_gone(self) -> bool:
+        """Return whether its status says that it holds no more."""
+        return any(field.label in _STATUS_LABELS and _GONE.match(" ".join(each).upper()) for field, each in self.fields)
 
     def awaits(self, text: str) -> bool:
         """Return whether a text is the right way, by its mark, of what the last field has as wrong."""
@@ -300,6 +307,9 @@ class _Page:
         """Read a section and those below it."""
         title = section.title
         if section.level:
+            if _is_gone(title):
+                self._leave_all(section, _STRUCK)
+                return
             if Label(title).is_about() or (title and Passage(title).is_placeholder()):
                 self._leave_all(section, ABOUT if Label(title).is_about() else TEMPLATE)
                 return
@@ -400,16 +410,17 @@ class _Page:
         return _Form(line, form.title, form.when, form.category, is_whole=form.is_whole)
 
     def _finish(self, form: _Form) -> None:
-        notes = list(form.notes())
+        notes = [] if form.is_gone() else list(form.notes())
         for note in notes:
             self._add(note)
         for block in form.story if not notes or any(field.role == "wrong" for field, _ in form.fields) else ():
             self._leave(block, _PROSE)
         if not notes and form.fields:
             text = " ".join([form.title, *(field.value for field, _ in form.fields)])
-            self.items.append(SkippedPiece(form.line, _NOTHING_LEARNED, Passage(text).plain))
+            reason = _STRUCK if form.is_gone() else _NOTHING_LEARNED
+            self.items.append(SkippedPiece(form.line, reason, Passage(text).plain or text))
             for block in form.marked:
-                self._leave(block, _NOTHING_LEARNED)
+                self._leave(block, reason)
 
     # --- blocks without fields
 
@@ -431,8 +442,8 @@ class _Page:
                     prose, items, intro = [], [], ""
             elif block.kind == "table":
                 self._read_table(block, context)
-            elif block.kind == "quote":
-                self._leave(block, _PROSE)
+            elif block.kind == "quote" or _is_gone(text):
+                self._leave(block, _PROSE if block.kind == "quote" else _STRUCK)
             elif _ends_open(text) and (_is_lead(block) or (not is_last and is_item[index + 1])):
                 intro = Passage(text).plain.rstrip(":： ")
                 self._leave(block, _PROSE)
@@ -491,7 +502,7 @@ class _Page:
 
     def _add_pair(self, blocks: Sequence[Block], wrong: str, right: str, context: _Context, when: str | None) -> None:
         line, end = min(each.line for each in blocks), max(each.end for each in blocks)
-        wrong = _unlabelled(re.sub(_IS_WRONG, "", Passage(wrong).plain), "wrong")
+        wrong = _unlabelled(re.sub(_IS_WRONG, "", Passage(_unstruck(wrong)).plain), "wrong")
         right = _unlabelled(re.sub(_IS_RIGHT, "", Passage(right).plain), "right")
         is_short = len(right.split()) < _SHORT_WORDS and len(wrong) < _SHORT_SAMPLE
         short = f"{right.rstrip('.')}. {wrong}" if _pattern("is_forbidding").match(wrong) else f"{right}, not {wrong}"
@@ -515,7 +526,7 @@ class _Page:
                 self.superseded.add(Passage(each["old"]).plain)
                 text = Passage(each["new"]).plain
                 self._add(Note(item.line, item.end, text, details, each["old"], category=context.category))
-        elif _GONE.match(raw):
+        elif _is_gone(raw):
             self._leave(item, _STRUCK)
         elif match := re.match(_WRONG_RIGHT, raw):
             self._add_pair([item], match["wrong"], match["right"], context, match["when"])
@@ -583,7 +594,7 @@ class _Page:
                     form.add(Field(*role, Label(title).folded, cell), line)
                 else:
                     is_number = re.fullmatch(_CODE_FIRST, f"{cell}:") or not re.search(r"[^\W\d_]", cell)
-                    form.title = form.title or ("" if is_number else cell)
+                    form.title = form.title or ("" if is_number else Passage(cell).plain)
             self._finish(form)
 
     def _add(self, note: Note) -> None:
@@ -610,6 +621,8 @@ def _fault(note: Note) -> str:
         return TEMPLATE
     if _GONE.match(text) or (note.title and _GONE.search(note.title)):
         return _STRUCK
+    if text.isascii() and len(text.split()) < 2:  # "Never"
+        return NO_SENTENCE
     reason = next((reason for name, reason in _FAULTS if _pattern(name).match(text)), "")
     if reason or _is_strict(text):
         return reason
@@ -620,6 +633,16 @@ def _fault(note: Note) -> str:
     if text.isascii() and len(text.split()) < _WORDS_MIN:
         return NO_SENTENCE
     return next((reason for name, reason in _FAULTS_OF_NO_RULE if _pattern(name).match(text)), "")
+
+
+def _is_gone(text: str) -> bool:
+    """Return whether a text begins as struck out or obsolete, and gives no order in its place."""
+    return _GONE.match(text) is not None and not (text.startswith("~~") and _is_binding(Passage(text).plain))
+
+
+def _unstruck(text: str) -> str:
+    """Return a text that says what was wrong: to strike it out is one more mark of that."""
+    return text.replace("~~", "")
 
 
 def _is_strict(text: str) -> bool:
@@ -700,7 +723,7 @@ def _unlabelled(text: str, role: str) -> str:
 def _details(item: Block) -> str:
     """Return what stands below an item, however deep, as one text."""
     below = ((each.text, _details(each)) for each in item.items if not each.is_task)
-    return "; ".join(Passage(text).plain for texts in below for text in texts if text)
+    return "; ".join(filter(None, (Passage(text).plain for texts in below for text in texts)))
 
 
 def _ends_open(text: str) -> bool:

@@ -391,3 +391,35 @@ def test_bullets_that_a_label_leads_to_are_of_its_entry(entry):
     steps = "- Always stop the service first\n- Never start it by hand\n"
     (note,) = read_notes(f"# L\n\n## Tools\nMistake: restarted it\n{entry}\n{steps}", "lessons.md")
     assert note.text.endswith("Always stop the service first; Never start it by hand")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "### Dates\n~~Always use moment~~\n",
+        "### ~~Dates~~\nAlways use moment\n\n#### Zones\n- Always use moment\n",
+        "### Dates\n- ~~Always use moment~~ (see L-12)\n",
+        "### Dates\n**Lesson:** ~~Always use moment for dates~~\n",
+        "### L-3\n**Status:** OBSOLETE\n**Lesson:** Always use moment for dates\n",
+        "### L-3\n- **Lesson:** Always use moment for dates\n- **Status:** superseded by L-12\n",
+        "| Lesson | Why |\n|---|---|\n| ~~Always use moment~~ | it is small |\n",
+        "~~Always use moment for dates~~\n",
+        "### L-4\nLesson: Never\n",
+    ],
+)
+@pytest.mark.parametrize("name", ["lessons.md", "CLAUDE.md"])
+def test_what_is_struck_out_or_obsolete_is_no_lesson_and_named(page, name):
+    found = list(read_notes(f"# Lessons\n\n{page}", name))
+    assert found
+    assert [each for each in found if isinstance(each, Note) and each.text != "it is small"] == []
+
+
+@pytest.mark.parametrize("before", ["", "- ", "- **Rule:** ", "**Lesson:** "])
+def test_of_a_text_in_part_struck_out_the_rest_is_the_lesson(before):
+    page = f"# Lessons\n\n### Dates\n{before}~~Always use moment for dates~~ Use date-fns for all dates\n"
+    assert [each.text for each in read_notes(page, "lessons.md")] == ["Use date-fns for all dates"]
+
+
+def test_a_wrong_way_that_is_struck_out_is_still_the_wrong_way():
+    (note,) = read_notes("# L\n\n- ❌ ~~npm install~~ → ✅ npm ci\n", "lessons.md")
+    assert (note.text, note.wrong) == ("npm ci, not npm install", "npm install")
