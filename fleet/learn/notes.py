@@ -348,7 +348,9 @@ class _Page:
         labelled = [block.line for block in section.blocks if _fields_of(block)] if section in self._titles else []
         first, head = min(labelled, default=section.line), context.head
         is_whole = head.is_entry and not _names_errors(head.title)
-        form = _Form(first, head.title, head.when, context.category, is_whole=is_whole)
+        is_of_page = section in self._titles and not head.is_entry and not Passage(head.title).is_sentence()
+        title = "" if is_of_page or _is_kind(head.title) else head.title
+        form = _Form(first, title, head.when, context.category, is_whole=is_whole)
         below = {each.role for block in section.blocks for each in _fields_of(block)} & {"rule", "right", "wrong"}
         for field in fields(section.title)[:1]:  # `## Wrong: x` above `Right: y`
             if field.role in ("right", "wrong") and field.rank <= _TITLE_RANK_MAX and below and field.role not in below:
@@ -473,7 +475,7 @@ class _Page:
             for block in prose:
                 self._leave(block, TEMPLATE if is_template else NO_SENTENCE)
             return
-        topic = "" if Label(title).is_of_lessons() and len(title.split()) == 1 else title
+        topic = "" if _is_kind(title) else title
         text, rest = (title, body) if _is_lesson(title) else (_with_title(body, topic), "")
         first, category, when = section.line or prose[0].line, context.category, context.head.when
         self._add(Note(first, prose[-1].end, text, rest, title=title, category=category, when=when))
@@ -796,6 +798,11 @@ def _names_errors(title: str) -> bool:
     """Return whether a heading names what went wrong or is not to be done: before a right way it says the opposite."""
     role = Label(title).role
     return (role is not None and role[0] == "wrong") or _pattern("errors").search(title) is not None
+
+
+def _is_kind(title: str) -> bool:
+    """Return whether a heading only names the kind of what is under it: gotchas, lessons learned."""
+    return Label(title).is_of_lessons() and (len(title.split()) == 1 or Label(title).role is not None)
 
 
 def _topic(title: str) -> str:

@@ -423,3 +423,13 @@ def test_of_a_text_in_part_struck_out_the_rest_is_the_lesson(before):
 def test_a_wrong_way_that_is_struck_out_is_still_the_wrong_way():
     (note,) = read_notes("# L\n\n- ❌ ~~npm install~~ → ✅ npm ci\n", "lessons.md")
     assert (note.text, note.wrong) == ("npm ci, not npm install", "npm install")
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["# Lessons", "# Lessons learned", "# Lektionen", "# Leçons apprises", "# 教训", "# P\n\n## Lessons learned"],
+)
+@pytest.mark.parametrize("fields", ["- **Mistake:** used npm\n- **Fix:** {}\n", "Lesson: {}\n\n- Never push to main\n"])
+def test_a_title_that_names_no_topic_stands_before_no_lesson(title, fields):
+    found = [each.text for each in read_notes(f"{title}\n\n{fields.format('always use pnpm here')}", "lessons.md")]
+    assert found == ["always use pnpm here", "Never push to main"][: len(found)]
