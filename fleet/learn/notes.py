@@ -590,14 +590,26 @@ class _Page:
         for line, row in enumerate(rows, block.line + 1):
             if all(set(cell) <= set("-: ") for cell in row):
                 continue
-            form = _Form(line, "", context.head.when, context.category)
-            for role, title, cell in zip(roles, header, row, strict=False):
-                if role:
-                    form.add(Field(*role, Label(title).folded, cell), line)
-                else:
-                    is_number = re.fullmatch(_CODE_FIRST, f"{cell}:") or not re.search(r"[^\W\d_]", cell)
-                    form.title = form.title or ("" if is_number else Passage(cell).plain)
-            self._finish(form)
+            self._read_row(line, [*zip(header, row, strict=False)], context)
+
+    def _read_row(self, line: int, cells: Sequence[tuple[str, str]], context: _Context) -> None:
+        form = _Form(line, "", context.head.when, context.category)
+        for head, cell in cells:
+            label = Label(head)
+            if label.role:
+                form.add(Field(*label.role, label.folded, cell), line)
+            else:
+                is_number = re.fullmatch(_CODE_FIRST, f"{cell}:") or not re.search(r"[^\W\d_]", cell)
+                form.title = form.title or ("" if is_number else Passage(cell).plain)
+        values = {field.role: each[0] for field, each in form.fields if each}
+        label_of_wrong = next((field.label for field, _ in form.fields if field.role == "wrong"), "")
+        is_pair = values.keys() == {"wrong", "right"} and not form.title
+        if is_pair and _pattern("is_forbidding").match(label_of_wrong):
+            self._add_pair([Block("item", line)], values["wrong"], values["right"], context, None)
+            return
+        if is_pair and _pattern("problem").fullmatch(label_of_wrong):
+            form.title = values["wrong"]  # what it is about: no right way is understood without
+        self._finish(form)
 
     def _add(self, note: Note) -> None:
         begin, rest = Passage(note.text.strip()).lead(_TEXT_CHARS)

@@ -433,3 +433,25 @@ def test_a_wrong_way_that_is_struck_out_is_still_the_wrong_way():
 def test_a_title_that_names_no_topic_stands_before_no_lesson(title, fields):
     found = [each.text for each in read_notes(f"{title}\n\n{fields.format('always use pnpm here')}", "lessons.md")]
     assert found == ["always use pnpm here", "Never push to main"][: len(found)]
+
+
+def test_a_fix_in_a_table_keeps_the_problem_that_it_is_for():
+    rows = (
+        "| The wheel is built for x86 on arm64 runners | pin the builder image |\n| Slow imports | load them late |\n"
+    )
+    found = list(read_notes(f"# Lessons\n\n| Problem | Solution |\n|---|---|\n{rows}", "lessons.md"))
+    assert [(each.text, each.correct) for each in found] == [
+        ("The wheel is built for x86 on arm64 runners", "pin the builder image"),
+        ("Slow imports: load them late", ""),
+    ]
+
+
+def test_a_row_of_what_not_to_do_and_what_to_do_reads_like_a_pair_with_marks():
+    table = "| Don't | Do |\n|---|---|\n| use npm | use pnpm |\n| `git add .` | `git add -p` |\n"
+    marked = "- ❌ use npm → ✅ use pnpm\n- ❌ `git add .` → ✅ `git add -p`\n"
+    in_table, in_list = (
+        [each._replace(line=0, end=0) for each in read_notes(f"# Lessons\n\n{page}", "lessons.md")]
+        for page in (table, marked)
+    )
+    assert in_table == in_list
+    assert [each.text for each in in_table] == ["use pnpm, not use npm", "`git add -p`, not `git add .`"]
