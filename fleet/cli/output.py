@@ -53,21 +53,30 @@ Offer = tuple[str, str]
 Complete = Callable[[typer.Context, str], list[Offer]]
 
 _OFFERED_MAX = 100
+# A shell's completion script evaluates what it is offered, and a peer may have written it. zsh expands `$(...)` between
+# double quotes; bash puts the word on the line as it is; brackets are markup for typer.
+_PLAIN_WORD = r"[\w.@%+,/:-]+"
+_PLAIN_TEXT = str.maketrans("'\"[]", "’”()", "\\$`")
 
 
 def completing(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
-    """Return the function that a shell's completion calls; it never fails, and prints nothing."""
+    """Return what a shell's completion calls: it never fails or prints, and gives the shell nothing to run."""
 
     def complete(ctx: typer.Context, incomplete: str) -> list[Offer]:  # noqa: ARG001 - what typer calls
         try:
             with opened() as workspace:
                 offers = [offer for offer in ask(workspace, incomplete) if offer[0].startswith(incomplete)]
                 workspace.warnings.clear()
-                return [(word, screening.one_line(cleaned(text))) for word, text in offers[:_OFFERED_MAX]]
+                return [_inert(offer) for offer in offers if re.fullmatch(_PLAIN_WORD, offer[0])][:_OFFERED_MAX]
         except (FleetError, OSError, Error):  # a message would stand in the middle of the line that is being typed
             return []
 
     return complete
+
+
+def _inert(offer: Offer) -> Offer:
+    """Return an offer with its text on one line, without what a shell expands and what ends a quotation."""
+    return offer[0], screening.one_line(cleaned(offer[1])).translate(_PLAIN_TEXT)
 
 
 def _offer_lessons(workspace: Workspace, beginning: str) -> Iterable[Offer]:

@@ -119,6 +119,8 @@ _RULE_LINES = r"(?m)(?<![^\n]\n)(?:^[A-Z][^\n]{2,}(?:\n|\Z)){2,}(?=\n|\Z)"
 _GONE = re.compile(r"~~.{4,}~~|\[?\(?(?:OBSOLETE|SUPERSEDED|DEPRECATED|RETRACTED)\b", re.DOTALL)
 
 
+_STATUS_LABELS = ("status", "状态", "状態")
+
 _pattern = partial(pattern, str(Path(__file__).with_name("data") / "pages.toml"))
 
 
@@ -197,8 +199,9 @@ class _Form:
         self.fields: list[tuple[Field, list[str]]] = []
 
     def add(self, field: Field, end: int) -> None:
-        is_empty = not field.value or Passage(field.value).is_placeholder()
-        self.fields.append((field, [] if is_empty else [Passage(field.value).plain]))
+        value = _unstruck(field.value) if field.role == "wrong" else field.value
+        is_empty = not value or Passage(value).is_placeholder()
+        self.fields.append((field, [] if is_empty else [Passage(value).plain]))
         self.end = max(self.end, end)
 
     def ends_before(self, fields: Sequence[Field]) -> bool:
@@ -207,6 +210,10 @@ class _Form:
         has_both, is_entry = ("wrong" in each and not each.isdisjoint({"right", "rule"}) for each in (roles, new))
         is_second = (has_both and "wrong" in new) or (is_entry and not roles.isdisjoint({"wrong", "right", "rule"}))
         return (is_second and not self.is_whole) or any(each.label == fields[0].label for each, _ in self.fields)
+
+    def is_gone(self) -> bool:
+        """Return whether its status says that it holds no more."""
+        return any(field.label in _STATUS_LABELS and _GONE.match(" ".join(each).upper()) for field, each in self.fields)
 
     def awaits(self, text: str) -> bool:
         """Return whether a text is the right way, by its mark, of what the last field has as wrong."""
@@ -217,6 +224,11 @@ class _Form:
         value = self.fields[-1][0].value
         is_led = not before.items and (not value or _ends_open(value))
         return is_led or item.text[:1].islower() or self.awaits(item.text)
+
+    def is_closed_before(self, item: Block) -> bool:
+        """Return whether an empty line is above an item, and the last field has a value that does not lead to it."""
+        value = self.fields[-1][0].value if self.fields else ""
+        return bool(value) and not _ends_open(value) and item.line > self.end + 1
 
     def extend(self, block: Block) -> None:
         """Add a block to the value of the last field; a right way, by its mark, after what was wrong is the next."""
@@ -243,14 +255,16 @@ class _Form:
 
     def _as_note(self) -> Note | None:
         rules, rights, wrongs, whys = (self._values(role) for role in ("rule", "right", "wrong", "why"))
-        story = " ".join([*wrongs[:1], *whys[:1]])
+        story = [*wrongs[:1], *whys[:1]]
         title = Passage(self.title)
         is_titled = title.is_sentence() and title.is_claim() and not (rights and _names_errors(self.title))
-        text, *details = [*rules, *rights] if rules else [*[self.title] * is_titled, *(rights or [story])]
+        is_of_mistake = is_titled and bool(wrongs) and not rules and not rights  # the opposite of the heading
+        rest = rights or ([] if is_of_mistake else [" ".join(story)])
+        text, *details = [*rules, *rights] if rules else [*[self.title] * is_titled, *rest]
         is_whole = rules or (rights and _names_errors(self.title))
         text = text.rstrip(":： ") if is_whole else _with_title(text.rstrip(":： "), self.title)
         is_lesson = rules or rights or Passage(text).is_sentence()
-        wrong = wrongs[:1] or [Passage(block.text).plain for block in self.story]
+        wrong = (story if is_of_mistake else wrongs[:1]) or [Passage(block.text).plain for block in self.story]
         return self._note(text, details, " ".join(wrong)) if is_lesson and text.strip() else None
 
     def _note(self, text: str, details: Sequence[str], wrong: str) -> Note:
@@ -293,6 +307,9 @@ class _Page:
         """Read a section and those below it."""
         title = section.title
         if section.level:
+            if _is_gone(title):
+                self._leave_all(section, _STRUCK)
+                return
             if Label(title).is_about() or (title and Passage(title).is_placeholder()):
                 self._leave_all(section, ABOUT if Label(title).is_about() else TEMPLATE)
                 return
@@ -331,7 +348,9 @@ class _Page:
         labelled = [block.line for block in section.blocks if _fields_of(block)] if section in self._titles else []
         first, head = min(labelled, default=section.line), context.head
         is_whole = head.is_entry and not _names_errors(head.title)
-        form = _Form(first, head.title, head.when, context.category, is_whole=is_whole)
+        is_of_page = section in self._titles and not head.is_entry and not Passage(head.title).is_sentence()
+        title = "" if is_of_page or _is_kind(head.title) else head.title
+        form = _Form(first, title, head.when, context.category, is_whole=is_whole)
         below = {each.role for block in section.blocks for each in _fields_of(block)} & {"rule", "right", "wrong"}
         for field in fields(section.title)[:1]:  # `## Wrong: x` above `Right: y`
             if field.role in ("right", "wrong") and field.rank <= _TITLE_RANK_MAX and below and field.role not in below:
@@ -344,12 +363,15 @@ class _Page:
         for block in section.blocks:
             is_bold, roles = _is_bold_lead(block), {field.role for field in _fields_of(block)}
             is_field = bool(roles) and not (re.match(_WRONG_RIGHT, block.text) and roles.isdisjoint({"right", "rule"}))
-            is_item = block.kind == "item" and not is_field and (is_list or not form.fields)
-            is_order = is_item and not form.awaits(block.text) and _is_binding(Passage(block.text).plain)
             is_apart = bool(rest) and rest[-1].line > form.end
-            is_own = is_order or (
-                is_item and labelled_item is not None and (is_apart or not form.goes_on(block, labelled_item))
-            )
+            is_led = is_apart and rest[-1].kind != "item"  # by a paragraph that is none of the entry's
+            is_behind = not (is_whole or is_led) and form.is_closed_before(block)
+            is_item = block.kind == "item" and not is_field and (is_list or not form.fields or is_behind)
+            is_order = is_item and not form.awaits(block.text) and _is_binding(Passage(block.text).plain)
+            is_beside = is_behind and is_apart
+            if is_item and labelled_item is not None:
+                is_beside = is_apart or not form.goes_on(block, labelled_item)
+            is_own = is_order or (is_item and is_beside)
             if block.kind == "table" or is_own or (not is_field and _has_pair(block)):
                 rest.append(block)
             elif is_field:
@@ -390,16 +412,17 @@ class _Page:
         return _Form(line, form.title, form.when, form.category, is_whole=form.is_whole)
 
     def _finish(self, form: _Form) -> None:
-        notes = list(form.notes())
+        notes = [] if form.is_gone() else list(form.notes())
         for note in notes:
             self._add(note)
         for block in form.story if not notes or any(field.role == "wrong" for field, _ in form.fields) else ():
             self._leave(block, _PROSE)
         if not notes and form.fields:
             text = " ".join([form.title, *(field.value for field, _ in form.fields)])
-            self.items.append(SkippedPiece(form.line, _NOTHING_LEARNED, Passage(text).plain))
+            reason = _STRUCK if form.is_gone() else _NOTHING_LEARNED
+            self.items.append(SkippedPiece(form.line, reason, Passage(text).plain or text))
             for block in form.marked:
-                self._leave(block, _NOTHING_LEARNED)
+                self._leave(block, reason)
 
     # --- blocks without fields
 
@@ -421,8 +444,8 @@ class _Page:
                     prose, items, intro = [], [], ""
             elif block.kind == "table":
                 self._read_table(block, context)
-            elif block.kind == "quote":
-                self._leave(block, _PROSE)
+            elif block.kind == "quote" or _is_gone(text):
+                self._leave(block, _PROSE if block.kind == "quote" else _STRUCK)
             elif _ends_open(text) and (_is_lead(block) or (not is_last and is_item[index + 1])):
                 intro = Passage(text).plain.rstrip(":： ")
                 self._leave(block, _PROSE)
@@ -452,7 +475,7 @@ class _Page:
             for block in prose:
                 self._leave(block, TEMPLATE if is_template else NO_SENTENCE)
             return
-        topic = "" if Label(title).is_of_lessons() and len(title.split()) == 1 else title
+        topic = "" if _is_kind(title) else title
         text, rest = (title, body) if _is_lesson(title) else (_with_title(body, topic), "")
         first, category, when = section.line or prose[0].line, context.category, context.head.when
         self._add(Note(first, prose[-1].end, text, rest, title=title, category=category, when=when))
@@ -481,7 +504,7 @@ class _Page:
 
     def _add_pair(self, blocks: Sequence[Block], wrong: str, right: str, context: _Context, when: str | None) -> None:
         line, end = min(each.line for each in blocks), max(each.end for each in blocks)
-        wrong = _unlabelled(re.sub(_IS_WRONG, "", Passage(wrong).plain), "wrong")
+        wrong = _unlabelled(re.sub(_IS_WRONG, "", Passage(_unstruck(wrong)).plain), "wrong")
         right = _unlabelled(re.sub(_IS_RIGHT, "", Passage(right).plain), "right")
         is_short = len(right.split()) < _SHORT_WORDS and len(wrong) < _SHORT_SAMPLE
         short = f"{right.rstrip('.')}. {wrong}" if _pattern("is_forbidding").match(wrong) else f"{right}, not {wrong}"
@@ -505,7 +528,7 @@ class _Page:
                 self.superseded.add(Passage(each["old"]).plain)
                 text = Passage(each["new"]).plain
                 self._add(Note(item.line, item.end, text, details, each["old"], category=context.category))
-        elif _GONE.match(raw):
+        elif _is_gone(raw):
             self._leave(item, _STRUCK)
         elif match := re.match(_WRONG_RIGHT, raw):
             self._add_pair([item], match["wrong"], match["right"], context, match["when"])
@@ -567,14 +590,26 @@ class _Page:
         for line, row in enumerate(rows, block.line + 1):
             if all(set(cell) <= set("-: ") for cell in row):
                 continue
-            form = _Form(line, "", context.head.when, context.category)
-            for role, title, cell in zip(roles, header, row, strict=False):
-                if role:
-                    form.add(Field(*role, Label(title).folded, cell), line)
-                else:
-                    is_number = re.fullmatch(_CODE_FIRST, f"{cell}:") or not re.search(r"[^\W\d_]", cell)
-                    form.title = form.title or ("" if is_number else cell)
-            self._finish(form)
+            self._read_row(line, [*zip(header, row, strict=False)], context)
+
+    def _read_row(self, line: int, cells: Sequence[tuple[str, str]], context: _Context) -> None:
+        form = _Form(line, "", context.head.when, context.category)
+        for head, cell in cells:
+            label = Label(head)
+            if label.role:
+                form.add(Field(*label.role, label.folded, cell), line)
+            else:
+                is_number = re.fullmatch(_CODE_FIRST, f"{cell}:") or not re.search(r"[^\W\d_]", cell)
+                form.title = form.title or ("" if is_number else Passage(cell).plain)
+        values = {field.role: each[0] for field, each in form.fields if each}
+        label_of_wrong = next((field.label for field, _ in form.fields if field.role == "wrong"), "")
+        is_pair = values.keys() == {"wrong", "right"} and not form.title
+        if is_pair and _pattern("is_forbidding").match(label_of_wrong):
+            self._add_pair([Block("item", line)], values["wrong"], values["right"], context, None)
+            return
+        if is_pair and _pattern("problem").fullmatch(label_of_wrong):
+            form.title = values["wrong"]  # what it is about: no right way is understood without
+        self._finish(form)
 
     def _add(self, note: Note) -> None:
         begin, rest = Passage(note.text.strip()).lead(_TEXT_CHARS)
@@ -600,6 +635,8 @@ def _fault(note: Note) -> str:
         return TEMPLATE
     if _GONE.match(text) or (note.title and _GONE.search(note.title)):
         return _STRUCK
+    if text.isascii() and len(text.split()) < 2:  # "Never"
+        return NO_SENTENCE
     reason = next((reason for name, reason in _FAULTS if _pattern(name).match(text)), "")
     if reason or _is_strict(text):
         return reason
@@ -610,6 +647,16 @@ def _fault(note: Note) -> str:
     if text.isascii() and len(text.split()) < _WORDS_MIN:
         return NO_SENTENCE
     return next((reason for name, reason in _FAULTS_OF_NO_RULE if _pattern(name).match(text)), "")
+
+
+def _is_gone(text: str) -> bool:
+    """Return whether a text begins as struck out or obsolete, and gives no order in its place."""
+    return _GONE.match(text) is not None and not (text.startswith("~~") and _is_binding(Passage(text).plain))
+
+
+def _unstruck(text: str) -> str:
+    """Return a text that says what was wrong: to strike it out is one more mark of that."""
+    return text.replace("~~", "")
 
 
 def _is_strict(text: str) -> bool:
@@ -690,7 +737,7 @@ def _unlabelled(text: str, role: str) -> str:
 def _details(item: Block) -> str:
     """Return what stands below an item, however deep, as one text."""
     below = ((each.text, _details(each)) for each in item.items if not each.is_task)
-    return "; ".join(Passage(text).plain for texts in below for text in texts if text)
+    return "; ".join(filter(None, (Passage(text).plain for texts in below for text in texts)))
 
 
 def _ends_open(text: str) -> bool:
@@ -763,6 +810,11 @@ def _names_errors(title: str) -> bool:
     """Return whether a heading names what went wrong or is not to be done: before a right way it says the opposite."""
     role = Label(title).role
     return (role is not None and role[0] == "wrong") or _pattern("errors").search(title) is not None
+
+
+def _is_kind(title: str) -> bool:
+    """Return whether a heading only names the kind of what is under it: gotchas, lessons learned."""
+    return Label(title).is_of_lessons() and (len(title.split()) == 1 or Label(title).role is not None)
 
 
 def _topic(title: str) -> str:

@@ -148,7 +148,7 @@ class _OutlineBuilder:
         if self._items and not self._quotes:
             self._item_text(lines, line)
         elif self._level and not self._quotes:
-            self._open_section(Passage(text).plain, line)
+            self._open_section(Passage(text).plain or text.strip(), line)  # of one that is struck out with its marks
         else:
             self._paragraph("quote" if self._quotes else "paragraph", lines, line)
 
@@ -239,6 +239,7 @@ CONTENT_ROLES = frozenset({"rule", "right", "wrong", "why"})
 
 _STARS = re.compile(r"(\*{1,3})(?=[^\s*])([^*\n]+?)(?<=[^\s*])\1")
 _UNDERLINES = re.compile(r"(?<![\w/.])(_{1,2})(?=[^\s_])([^_\n]+?)(?<=[^\s_])\1(?![\w./(])")
+_STRUCK_OUT = re.compile(r"~~(?=[^\s~])(?:(?!~~).){1,2000}~~")
 _LINK = re.compile(r"!?\[([^\]\n]{1,300})\]\([^)\s]{1,500}(?:\s\"[^\"\n]{0,200}\")?\)")
 _CODE = re.compile(r"(`+)(?:(?!\1).){1,2000}?\1", re.DOTALL)
 _WORD = re.compile(r"[^\W_][\w'’+#./@-]*")
@@ -291,7 +292,7 @@ class Passage:
 
     @cached_property
     def plain(self) -> str:
-        """The text without marks of emphasis and targets of links; code spans are unchanged."""
+        """The text without marks of emphasis, targets of links and what is struck out; code spans are unchanged."""
         pieces: list[str] = []
         position = 0
         for code in _CODE.finditer(self._text):
@@ -398,6 +399,7 @@ class Passage:
 
 
 def _without_marks(text: str) -> str:
+    text = _STRUCK_OUT.sub(" ", text) if "~~" in text else text
     bare = _UNDERLINES.sub(r"\2", _STARS.sub(r"\2", _LINK.sub(r"\1", text)))
     return bare.replace("**", "").replace("~~", "") if "*" in bare or "~" in bare else bare
 

@@ -1,6 +1,7 @@
 """Help: groups, examples that hold, topics, the page of a manual, what a shell completes; and ``fleet config``."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -153,6 +154,30 @@ def test_ids_types_and_the_like_are_completed(w):
     assert completed(w, "discover", "--type", "w") == ["workaround"]
     assert completed(w, "undo", "discover-")[0].startswith("discover-")
     assert completed(w, "prom") == ["promote"]
+
+
+ZSH_EVALUATES = """
+_arguments() { local words="${1#*: :((}"; eval "offered=( ${words%))} )"; printf '%s\\n' "${offered[@]}"; }
+eval "$OFFERS"
+"""
+"""What zsh's own `_arguments` does with what a completion script gives it; double quotes are the same in bash."""
+
+
+def test_a_shell_runs_nothing_of_what_it_is_offered(w):
+    lessons = {w.correct("w", "Quote every path", "--category", "shell")}
+    for expansion in ("$(touch ran)", r"\$(touch ran)", r"\`touch ran`", r"\\$(touch ran)", '"$(touch ran)'):
+        text = f"Don't [/b] write {expansion} in a recipe"
+        lessons.add(w.correct("w", text, "--category", f"make{expansion}", "--tag", f"ci{expansion}"))
+    for words, wanted in (("show p-", lessons), ("patterns --category ", {"shell"}), ("patterns --tag ", set())):
+        asked = w.run("w", _FLEET_COMPLETE="complete_zsh", _TYPER_COMPLETE_ARGS=f"fleet {words}")
+        env = {"OFFERS": asked.stdout, "PATH": os.environ["PATH"]}
+        zsh = ["bash", "-c", f"_files() {{ :; }}{ZSH_EVALUATES}"]
+        done = subprocess.run(zsh, cwd=w.folder, env=env, capture_output=True, text=True, check=True)
+        assert (done.stderr, asked.stderr) == ("", "")
+        assert {each.partition(":")[0] for each in done.stdout.splitlines()} == wanted
+        assert {*completed(w, *words.split(" "))} - {""} == wanted, "bash puts the word on the line as it is"
+        assert asked.stdout.count("Don’t (/b) write") == max(len(wanted) - 1, 0)
+    assert not (w.folder / "ran").exists()
 
 
 def test_where_nothing_can_be_read_nothing_is_offered_and_nothing_is_said(stage):

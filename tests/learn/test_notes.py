@@ -346,3 +346,112 @@ def test_a_list_below_a_label_ends_with_its_item():
         "Testing: Always seed the clock",
         "The database is reset by a job",
     ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "Mistake: {}\n",
+        "**What went wrong:** {}\n",
+        "- **Wrong:** {}\n",
+        "Symptom: {}\nRoot cause: nobody had asked\n",
+        "Mistake: {}\nWhy: it was late\n",
+        "#### What happened\n{}\n",
+    ],
+)
+def test_what_went_wrong_is_never_the_right_way_of_a_heading_that_is_the_rule(fields):
+    mistake = "deployed the customer's shop without a backup"
+    page = f"# Lessons\n\n### Always take a backup before each deploy\n{fields.format(mistake)}"
+    (note,) = read_notes(page, "lessons.md")
+    assert (note.text, note.correct) == ("Always take a backup before each deploy", "")
+    assert note.wrong.startswith(mistake)
+
+
+@pytest.mark.parametrize("head", ["What went wrong | What to do instead", "Mistake | Better", "Wrong | What to do"])
+def test_what_to_do_instead_is_the_right_way_of_a_table(head):
+    row = "| deployed the service without its tests | Take a backup before each deploy |"
+    (note,) = read_notes(f"# Lessons\n\n| {head} |\n|---|---|\n{row}\n", "lessons.md")
+    assert (note.text, note.correct) == ("Take a backup before each deploy", "")
+    assert note.wrong == "deployed the service without its tests"
+
+
+@pytest.mark.parametrize("entry", ["Mistake: used npm\nFix: use pnpm here\n", "**Fix:** use pnpm here\n"])
+def test_bullets_below_an_entry_in_paragraphs_are_a_lesson_each(entry):
+    below = "- Always run the tests before a push\n- The staging database is reset every night\n"
+    found = [each.text for each in read_notes(f"# L\n\n## Tools\n{entry}\n{below}", "lessons.md")]
+    assert found == [
+        "Tools: use pnpm here",
+        "Always run the tests before a push",
+        "The staging database is reset every night",
+    ]
+
+
+@pytest.mark.parametrize("entry", ["Fix:\n", "Fix: do it in two steps:\n"])
+def test_bullets_that_a_label_leads_to_are_of_its_entry(entry):
+    steps = "- Always stop the service first\n- Never start it by hand\n"
+    (note,) = read_notes(f"# L\n\n## Tools\nMistake: restarted it\n{entry}\n{steps}", "lessons.md")
+    assert note.text.endswith("Always stop the service first; Never start it by hand")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "### Dates\n~~Always use moment~~\n",
+        "### ~~Dates~~\nAlways use moment\n\n#### Zones\n- Always use moment\n",
+        "### Dates\n- ~~Always use moment~~ (see L-12)\n",
+        "### Dates\n**Lesson:** ~~Always use moment for dates~~\n",
+        "### L-3\n**Status:** OBSOLETE\n**Lesson:** Always use moment for dates\n",
+        "### L-3\n- **Lesson:** Always use moment for dates\n- **Status:** superseded by L-12\n",
+        "| Lesson | Why |\n|---|---|\n| ~~Always use moment~~ | it is small |\n",
+        "~~Always use moment for dates~~\n",
+        "### L-4\nLesson: Never\n",
+    ],
+)
+@pytest.mark.parametrize("name", ["lessons.md", "CLAUDE.md"])
+def test_what_is_struck_out_or_obsolete_is_no_lesson_and_named(page, name):
+    found = list(read_notes(f"# Lessons\n\n{page}", name))
+    assert found
+    assert [each for each in found if isinstance(each, Note) and each.text != "it is small"] == []
+
+
+@pytest.mark.parametrize("before", ["", "- ", "- **Rule:** ", "**Lesson:** "])
+def test_of_a_text_in_part_struck_out_the_rest_is_the_lesson(before):
+    page = f"# Lessons\n\n### Dates\n{before}~~Always use moment for dates~~ Use date-fns for all dates\n"
+    assert [each.text for each in read_notes(page, "lessons.md")] == ["Use date-fns for all dates"]
+
+
+def test_a_wrong_way_that_is_struck_out_is_still_the_wrong_way():
+    (note,) = read_notes("# L\n\n- ❌ ~~npm install~~ → ✅ npm ci\n", "lessons.md")
+    assert (note.text, note.wrong) == ("npm ci, not npm install", "npm install")
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["# Lessons", "# Lessons learned", "# Lektionen", "# Leçons apprises", "# 教训", "# P\n\n## Lessons learned"],
+)
+@pytest.mark.parametrize("fields", ["- **Mistake:** used npm\n- **Fix:** {}\n", "Lesson: {}\n\n- Never push to main\n"])
+def test_a_title_that_names_no_topic_stands_before_no_lesson(title, fields):
+    found = [each.text for each in read_notes(f"{title}\n\n{fields.format('always use pnpm here')}", "lessons.md")]
+    assert found == ["always use pnpm here", "Never push to main"][: len(found)]
+
+
+def test_a_fix_in_a_table_keeps_the_problem_that_it_is_for():
+    rows = (
+        "| The wheel is built for x86 on arm64 runners | pin the builder image |\n| Slow imports | load them late |\n"
+    )
+    found = list(read_notes(f"# Lessons\n\n| Problem | Solution |\n|---|---|\n{rows}", "lessons.md"))
+    assert [(each.text, each.correct) for each in found] == [
+        ("The wheel is built for x86 on arm64 runners", "pin the builder image"),
+        ("Slow imports: load them late", ""),
+    ]
+
+
+def test_a_row_of_what_not_to_do_and_what_to_do_reads_like_a_pair_with_marks():
+    table = "| Don't | Do |\n|---|---|\n| use npm | use pnpm |\n| `git add .` | `git add -p` |\n"
+    marked = "- ❌ use npm → ✅ use pnpm\n- ❌ `git add .` → ✅ `git add -p`\n"
+    in_table, in_list = (
+        [each._replace(line=0, end=0) for each in read_notes(f"# Lessons\n\n{page}", "lessons.md")]
+        for page in (table, marked)
+    )
+    assert in_table == in_list
+    assert [each.text for each in in_table] == ["use pnpm, not use npm", "`git add -p`, not `git add .`"]
