@@ -565,6 +565,7 @@ class Membership:
         if agreed != [self._consented(bare)]:
             if agreed:
                 self._forget_tree()  # it is another clan's; first, since a crash in between leaves the old consent
+                self._state.agree(consent.REMOTE_BEFORE, agreed[0], self._workspace.wall(), alone=True)
             self._workspace.agree_to_fields()
             self._state.agree(consent.REMOTE, self._consented(bare), self._workspace.wall(), alone=True)
             self._state.put(sync_failed="")

@@ -28,6 +28,9 @@ from fleet.reflect.inbox import APPROVED, Inboxes
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory, Waiting
 from fleet.reflect.records import Records
+from fleet.share.git import Address
+from fleet.store import consent
+from fleet.store.config import Config
 from fleet.store.homes import CONFIG
 from fleet.store.runs import COMMANDS, PART, UNDO, Field, Run, Runs
 from fleet.store.workspace import Workspace
@@ -186,9 +189,29 @@ class _Undoing:
         if CONFIG in (*restored, *merged):  # it may name another folder for the homes again
             with closing(Workspace(self._workspace.root)) as now:
                 restore.bring(now)
+                self._settle_remote(now)
                 self._did += [each for each in now.warnings if each not in self._workspace.warnings]
         starting.forget(self._workspace)
         return Undone(self._run, inverse.id, restored, merged, tuple(self._left), tuple(self._did))
+
+    def _settle_remote(self, now: Workspace) -> None:
+        """Put back the yes to a remote that is named again, unless lessons came from the other one meanwhile.
+
+        They stay here, and would go to the remote that is named again without a question.
+        """
+        before = self._workspace.config
+        share, other = now.config.share, before.share
+        if not share.remote or share.remote == other.remote or not now.state.agrees(consent.REMOTE, _consented(before)):
+            return
+        if now.state.get("fetched") or now.state.get("last_sync"):
+            shown, shown_other = Address(share.remote).redacted, Address(other.remote).redacted
+            self._left.append(
+                f"what came from {shown_other} stays here, and a sync sends it to {shown}: "
+                "`fleet sync --dry-run` shows all that would go out. Begin in a new folder if it should not"
+            )
+        elif now.state.agrees(consent.REMOTE_BEFORE, _consented(now.config)):
+            now.state.agree(consent.REMOTE, _consented(now.config), now.wall(), alone=True)
+            self._did.append(f"{Address(share.remote).redacted} is agreed to again")
 
     # --- occurrences
 
@@ -387,6 +410,12 @@ class _Undoing:
                 memory = AgentMemory(self._workspace, entry.agent)
                 with self._workspace.locked():
                     memory.note_waiting([waiting] if entry.decision else [], [waiting.id], ())
+
+
+def _consented(config: Config) -> str:
+    """Return the text that a person agreed to for a remote: its address, and the branch if it is not the default."""
+    share = config.share
+    return share.remote if share.branch == Config().share.branch else f"{share.remote} {share.branch}"
 
 
 def _seen_before(field: Field) -> int:
