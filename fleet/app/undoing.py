@@ -112,8 +112,9 @@ def undo(workspace: Workspace, run_id: str | None = None) -> Undone:
         _finish_pending(workspace)
         run = Runs(workspace).find(run_id) if run_id is not None else _last_command(workspace)
         if by := Runs(workspace).undone().get(run.id):
-            raise NoError(f"{run.id} is taken back already, by {by}; nothing was changed. `fleet undo {by}` redoes it")
-        if any(each.startswith("d-") for each in run.retired):
+            redo = f". `fleet undo {by}` redoes it" if _can_be_undone(Runs(workspace).find(by)) else ", for good"
+            raise NoError(f"{run.id} is taken back already, by {by}; nothing was changed{redo}")
+        if not _can_be_undone(run):
             raise NoError(
                 f"{run.id} took a discovery back, which is for good: nobody can bring it back. Nothing was changed; "
                 "`fleet discover` logs it anew in other words, and `fleet undo RUN` takes an earlier run of "
@@ -258,6 +259,8 @@ class _Undoing:
                 self._left.append(str(no))
         presence = dict.fromkeys((id_ for id_ in inverse.retired if id_.startswith("p-")), False)
         presence |= dict.fromkeys((id_ for id_ in inverse.lessons if id_.startswith("p-")), True)
+        entries = [id_ for id_ in inverse.lessons if id_.startswith("d-")]
+        self._left += [f"{id_} was taken back for good: nobody can bring it back" for id_ in entries]
         counted = self._only_counted(inverse)
         if not presence and not counted:
             return
@@ -410,6 +413,12 @@ class _Undoing:
                 memory = AgentMemory(self._workspace, entry.agent)
                 with self._workspace.locked():
                     memory.note_waiting([waiting] if entry.decision else [], [waiting.id], ())
+
+
+def _can_be_undone(run: Run) -> bool:
+    """Return whether an undo of a run changes anything: a discovery that was taken back does not come back."""
+    ids = (*run.retired, *run.lessons)
+    return not run.retired or bool(run.fields or run.edits) or any(each.startswith("p-") for each in ids)
 
 
 def _consented(config: Config) -> str:
