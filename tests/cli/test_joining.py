@@ -396,6 +396,23 @@ def test_what_would_go_out_is_told_by_the_remote_that_is_named_now(shell: Shell)
     assert shell.run("w", "sync", "--dry-run").stdout == ""
 
 
+def test_who_joins_by_a_clone_sees_what_comes_after_the_first_sync_as_new(shell: Shell):
+    shell.git("init", "--quiet", "--bare", str(shell.remote))
+    shell.run("ann", "init", "--agent", "ann", "--remote", str(shell.remote))
+    shell.correct("ann", "Quote every variable")
+    shell.run("ann", "sync")
+    (shell.folder / "bob").mkdir()
+    (shell.folder / "bob/fleet.toml").write_bytes((shell.folder / "ann/fleet.toml").read_bytes())
+    shell.run("bob", "init", "--agent", "bob")
+    shell.run("bob", "sync", "--yes")
+    shell.correct("ann", LESSON)
+    shell.run("ann", "sync")
+    shell.run("bob", "sync")
+    shown = json.loads(shell.run("bob", "--json").stdout)
+    assert shown["looked"]
+    assert [each["text"] for each in shown["new"]["lessons"]] == [LESSON]
+
+
 SHOW_CURSOR = "\x1b[?25h"
 
 
