@@ -48,10 +48,15 @@ def overview(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, An
     with workspace.snapshot():  # what comes meanwhile is new the next time
         state = _state(workspace, agent)
         if is_seen:
-            with suppress(FleetError):  # in a read-only workspace the same is shown again
-                workspace.state.put(**{_LOOKED: f"{workspace.patterns.generation} {workspace.wall()}"})
+            note_look(workspace)
     command, why = _next(state)
     return state | {"next": {"command": command, "why": why}}
+
+
+def note_look(workspace: Workspace) -> None:
+    """Note that a person looked, or joined: what comes from here on is new."""
+    with suppress(FleetError):  # in a read-only workspace the same is shown again
+        workspace.state.put(**{_LOOKED: f"{workspace.patterns.generation} {workspace.wall()}"})
 
 
 def _is_agreed(workspace: Workspace) -> bool:

@@ -374,20 +374,34 @@ def _keep_words(writer: Writer, first: Pattern, id_: str) -> list[Field]:
     return [Field(lesson.id, name, lesson.fields.get(name), value) for name, value in changes.items()]
 
 
-def _restore_first_words(writer: Writer, parted: Sequence[Pattern]) -> list[Field]:
-    """Restore the first wording of each record that reads like another one of the merge; return the changed fields."""
+def _restore_words(writer: Writer, parted: Sequence[Pattern], cleared: Sequence[str]) -> list[Field]:
+    """Restore the words that a merge set in the other record; return the changed fields.
+
+    ``parted``: the records as they were merged. ``cleared``: ids of those that pointed to another one.
+    """
     restored: list[Field] = []
-    for lesson in parted:
-        has_twin = any(other.id != lesson.id and other.text == lesson.text for other in parted)
-        line = writer.line(lesson.id)
-        first = next((each for each in line.wordings() if pattern_id(str(each.get("text", ""))) == lesson.id), None)
-        if not has_twin or first is None or first["text"] == lesson.text:
-            continue
-        for field in _WORDS:
-            if (value := first.get(field, "")) != lesson.fields.get(field, ""):
-                writer.write([writer.edit(line, field, value)])
-                restored.append(Field(lesson.id, field, lesson.fields.get(field), value))
+    merges = [each.edited[MERGED_INTO] for each in parted if each.id in cleared and MERGED_INTO in each.edited]
+    for lesson, field in ((lesson, field) for lesson in parted for field in _WORDS):
+        value = lesson.fields.get(field)
+        at, by = lesson.edited.get(field, ("", ""))
+        since = max((stamp for stamp, name in merges if name == by and stamp < at), default="")
+        if since and any(each.id != lesson.id and each.fields.get(field) == value for each in parted):
+            before = _value_before(writer, lesson, field, since)
+            writer.write([writer.edit(writer.line(lesson.id), field, before)])
+            restored.append(Field(lesson.id, field, value, before))
     return restored
+
+
+def _value_before(writer: Writer, lesson: Pattern, field: str, stamp: str) -> object:
+    """Return a field's value before a merge: as its run has it, else the newest edit before, else as first logged."""
+    runs = (run for run in Runs(writer.workspace).listed() if run.kind == "merge")
+    fields = (each for run in runs for each in run.fields if (each.id, each.name) == (lesson.id, field))
+    if found := next((each for each in fields if each.after == lesson.fields.get(field)), None):
+        return found.before or ""
+    line = writer.line(lesson.id)
+    earlier = [column.set[field] for column in line.w.values() if field in column.set and column.set[field][0] < stamp]
+    first = next((each for each in line.wordings() if pattern_id(str(each.get("text", ""))) == lesson.id), {})
+    return max(earlier)[1] if earlier else first.get(field, "")
 
 
 def _check_alike(one: Pattern, other: Pattern) -> None:
@@ -416,9 +430,10 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
         targets = workspace.patterns.merge_targets()
         cleared = Merges(targets).unmerging(record.id)
         with Runs(workspace).recording(agent, "unmerge") as draft:
+            parted = workspace.patterns.some(before)
             # An empty text: readers expect a text in this field.
             writer.write([writer.edit(writer.line(each), MERGED_INTO, "", stamp) for each in cleared])
-            changed = _restore_first_words(writer, workspace.patterns.some(before))
+            changed = _restore_words(writer, parted, cleared)
             members = _members(workspace, find(workspace, record.id))
             member_ids = [each.id for each in members]
             pairs = [(one, other) for one in member_ids for other in before if other not in member_ids]

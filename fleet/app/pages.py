@@ -91,7 +91,7 @@ def _page(
     page = Pages(members).lessons(
         [each.lesson for each in shown],
         lessons_max=count,
-        total=total - len({each.id for pair in opposed for each in pair}),
+        total=total,
         wordings={each.lesson.id: each.wordings[1:] for each in shown},
         opposed=opposed,
     )

@@ -85,6 +85,7 @@ def join(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ep
             "`fleet undo` takes that back"
             for name in changes
         ]
+        messages += _on_another_remote(before["share.remote"], values.get("share.remote", before["share.remote"]))
     if not (workspace.clan / FORMAT).exists():
         workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
     if ephemeral:
@@ -94,6 +95,18 @@ def join(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ep
     if remote:
         sharing.Membership(workspace).agree(Address.typed(remote))
     return _JoinResult(workspace, messages, is_new)
+
+
+def _on_another_remote(before: str, after: str) -> list[str]:
+    """Return what another remote in place of one that was named means for what is here, as messages."""
+    if not before or before == after:
+        return []
+    old, new = Address(before).redacted, Address(after).redacted
+    message = (
+        f"the next `fleet sync` sends {new} all that is here, what came from {old} too; and what comes from {new} "
+        "stays here, also after an undo. Begin in a new folder if it should not"
+    )
+    return [message]
 
 
 def likely_typos(root: Path, remote: str, branch: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from shlex import quote
 import msgspec
 
 from crdt import clock
-from fleet.app import inbox, pages, reflecting, starting, undoing
+from fleet.app import dashboard, inbox, pages, reflecting, starting, undoing
 from fleet.learn import counting, restore
 from fleet.learn.counting import CountedLog
 from fleet.learn.discoveries import Findings
@@ -419,9 +419,13 @@ def _cursor(workspace: Workspace, key: str) -> tuple[int, int]:
 
 
 def _note_remote_answered(workspace: Workspace, **when: str) -> None:
-    """Note that the remote answered. The first answer outdates the cached session start, which says that none came."""
+    """Note that the remote answered. The first answer outdates the cached session start, which says that none came.
+
+    With it this machine has joined: what comes later is new.
+    """
     if starting.is_unasked(workspace):
         starting.forget(workspace)
+        dashboard.note_look(workspace)
     workspace.state.put(sync_failed="", **when)
 
 
@@ -568,6 +572,7 @@ class Membership:
         if agreed != [self._consented(bare)]:
             if agreed:
                 self._forget_tree()  # it is another clan's; first, since a crash in between leaves the old consent
+                self._state.agree(consent.REMOTE_BEFORE, agreed[0], self._workspace.wall(), alone=True)
             self._workspace.agree_to_fields()
             self._state.agree(consent.REMOTE, self._consented(bare), self._workspace.wall(), alone=True)
             self._state.put(sync_failed="")

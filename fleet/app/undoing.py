@@ -28,6 +28,9 @@ from fleet.reflect.inbox import APPROVED, Inboxes
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory, Waiting
 from fleet.reflect.records import Records
+from fleet.share.git import Address
+from fleet.store import consent
+from fleet.store.config import Config
 from fleet.store.homes import CONFIG
 from fleet.store.runs import COMMANDS, PART, UNDO, Field, Run, Runs
 from fleet.store.workspace import Workspace
@@ -110,8 +113,9 @@ def undo(workspace: Workspace, run_id: str | None = None) -> Undone:
         _finish_pending(workspace)
         run = Runs(workspace).find(run_id) if run_id is not None else _last_command(workspace)
         if by := Runs(workspace).undone().get(run.id):
-            raise NoError(f"{run.id} is taken back already, by {by}; nothing was changed. `fleet undo {by}` redoes it")
-        if any(each.startswith("d-") for each in run.retired):
+            redo = f". `fleet undo {by}` redoes it" if _can_be_undone(Runs(workspace).find(by)) else ", for good"
+            raise NoError(f"{run.id} is taken back already, by {by}; nothing was changed{redo}")
+        if not _can_be_undone(run):
             raise NoError(
                 f"{run.id} took a discovery back, which is for good: nobody can bring it back. Nothing was changed; "
                 "`fleet discover` logs it anew in other words, and `fleet undo RUN` takes an earlier run of "
@@ -196,9 +200,29 @@ class _Undoing:
         if CONFIG in (*restored, *merged):  # it may name another folder for the homes again
             with closing(Workspace(self._workspace.root)) as now:
                 restore.bring(now)
+                self._settle_remote(now)
                 self._did += [each for each in now.warnings if each not in self._workspace.warnings]
         starting.forget(self._workspace)
         return Undone(self._run, inverse.id, restored, merged, tuple(self._left), tuple(self._did))
+
+    def _settle_remote(self, now: Workspace) -> None:
+        """Put back the yes to a remote that is named again, unless lessons came from the other one meanwhile.
+
+        They stay here, and would go to the remote that is named again without a question.
+        """
+        before = self._workspace.config
+        share, other = now.config.share, before.share
+        if not share.remote or share.remote == other.remote or not now.state.agrees(consent.REMOTE, _consented(before)):
+            return
+        if now.state.get("fetched") or now.state.get("last_sync"):
+            shown, shown_other = Address(share.remote).redacted, Address(other.remote).redacted
+            self._left.append(
+                f"what came from {shown_other} stays here, and a sync sends it to {shown}: "
+                "`fleet sync --dry-run` shows all that would go out. Begin in a new folder if it should not"
+            )
+        elif now.state.agrees(consent.REMOTE_BEFORE, _consented(now.config)):
+            now.state.agree(consent.REMOTE, _consented(now.config), now.wall(), alone=True)
+            self._did.append(f"{Address(share.remote).redacted} is agreed to again")
 
     # --- occurrences
 
@@ -245,6 +269,8 @@ class _Undoing:
                 self._left.append(str(no))
         presence = dict.fromkeys((id_ for id_ in inverse.retired if id_.startswith("p-")), False)
         presence |= dict.fromkeys((id_ for id_ in inverse.lessons if id_.startswith("p-")), True)
+        entries = [id_ for id_ in inverse.lessons if id_.startswith("d-")]
+        self._left += [f"{id_} was taken back for good: nobody can bring it back" for id_ in entries]
         counted = self._only_counted(inverse)
         if not presence and not counted:
             return
@@ -397,6 +423,18 @@ class _Undoing:
                 memory = AgentMemory(self._workspace, entry.agent)
                 with self._workspace.locked():
                     memory.note_waiting([waiting] if entry.decision else [], [waiting.id], ())
+
+
+def _can_be_undone(run: Run) -> bool:
+    """Return whether an undo of a run changes anything: a discovery that was taken back does not come back."""
+    ids = (*run.retired, *run.lessons)
+    return not run.retired or bool(run.fields or run.edits) or any(each.startswith("p-") for each in ids)
+
+
+def _consented(config: Config) -> str:
+    """Return the text that a person agreed to for a remote: its address, and the branch if it is not the default."""
+    share = config.share
+    return share.remote if share.branch == Config().share.branch else f"{share.remote} {share.branch}"
 
 
 def _seen_before(field: Field) -> int:

@@ -15,6 +15,7 @@ from fleet.text.screening import one_line, shortened
 app = output.commands()
 
 _SHOW = "show"
+_GONE = 3
 _LISTED = 20
 _SUBJECT_CHARS = 120
 
@@ -144,8 +145,11 @@ def _undone_rows(undone: Undone) -> list[str]:
     rows += [f"  {path} keeps what was written since; the run's own lines are out" for path in undone.merged]
     rows += _some([f"  {each}" for each in undone.did])
     rows += _some([f"  left: {each}" for each in undone.left])
-    if not any(each.startswith("d-") for each in undone.run.lessons):  # a discovery does not come back
-        rows.append(f"`fleet undo {undone.undone_by}` redoes it")
+    stated = undone.run.lessons
+    gone = [each for each in stated if each.startswith("d-")]  # a discovery does not come back
+    if len(gone) < len(stated) or undone.run.fields or not gone:
+        but = f"all but {', '.join(gone[:_GONE])}{', ...' * (len(gone) > _GONE)}" if gone else "it"
+        rows.append(f"`fleet undo {undone.undone_by}` redoes {but}")
     return rows
 
 

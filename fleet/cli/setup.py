@@ -12,7 +12,7 @@ import typer
 from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
 from fleet import hook
-from fleet.app import dashboard, finding, moving, reflecting, session_end, setup, sharing, starting
+from fleet.app import finding, moving, reflecting, session_end, setup, sharing, starting
 from fleet.app.sharing import ConsentNeededError
 from fleet.cli import output
 from fleet.cli.output import argument, echo, flag, note, option
@@ -275,8 +275,6 @@ def _show_remote(workspace: Workspace) -> int:
         echo(f"{fetched.remote} knows {counted(lessons, 'lesson')}{by} and {entries}")
     else:
         echo(f"{fetched.remote} answers, and knows nothing yet")
-    with suppress(FleetError):
-        dashboard.overview(workspace, workspace.agent(), is_seen=True)  # from here on what comes is new
     return code
 
 

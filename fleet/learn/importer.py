@@ -272,7 +272,7 @@ class _Import:
                 if isinstance(item, Lesson):
                     item = self._take_lesson(item if item.at_ms is not None else replace(item, at_ms=file_ms))
                 elif isinstance(item, Finding):
-                    self._take_finding(item)
+                    item = self._take_finding(item)
             except BadLineError as why:
                 item = Bad(original.line, str(why), getattr(original, "identity", "").encode())
             self.done.add(item, str(path))
@@ -295,7 +295,7 @@ class _Import:
         counted = self._workspace.patterns.get(pattern) if item.replica else None
         return counted is not None and counted.own("seen", item.replica) > 0
 
-    def _take_finding(self, item: Finding) -> None:
+    def _take_finding(self, item: Finding) -> Finding | SkippedPiece:
         screened = {name: _clean(getattr(item.entry, name)) for name in ("context", "problem", "solution")}
         self.done.redacted += any(was_secret for _, was_secret in screened.values())
         texts: dict[str, object] = {name: text for name, (text, _) in screened.items()}
@@ -303,9 +303,12 @@ class _Import:
         author = item.agent if names.is_agent(item.agent) else names.IMPORT
         entry = replace(item.entry, **texts, at=self._stamp(item.at_ms), tags=tuple(_tags(item.entry.tags)))
         entry = replace(entry, id=entry.own_id(), by=entry.imported_by(author))
+        if entry.id in self._workspace.discoveries.retracted():
+            return SkippedPiece(item.line, "a discovery that was taken back, which is for good", entry.problem)
         previous = self._findings.get(entry.id)
         if previous is None or entry.at < previous.at:
             self._findings[entry.id] = entry
+        return item
 
     def write(self) -> None:
         """Write the records that are new here."""

@@ -4,8 +4,8 @@
 each small file that it was made from. A text is valid while both are the same, and is rendered again otherwise. One of
 these files is ``.fleet/seen/<agent>``: the generation up to which the agent has seen what is new, and the ids of news
 for which a text had no room. Both are written there when a text is shown; so news are shown once, and a start without
-news renders nothing. Likewise ``.fleet/seen/<agent>.asked`` has the ids of the corrections for whose lessons a start has
-asked.
+news renders nothing. Likewise ``.fleet/seen/<agent>.asked`` has the ids of the corrections for whose lessons a start
+has asked.
 ``.fleet/ready/triggers-<agent>.json`` holds the generation and, in its second line, the table (``recall.triggers``).
 A row of it without a trigger holds a remark on a lesson, for whoever shows the lesson without one.
 Each of these texts has the mark of this very folder in its first line: one that a cloned repository brings, or that was

@@ -169,17 +169,17 @@ class Pages:
         ``patterns``: the clan's lessons; retired ones and those without a text are left out.
         ``lessons_max``: greatest number shown, published ones first, then the most seen; the page has the number of
         the others.
-        ``total``: their number, when ``patterns`` are only candidates for the best.
+        ``total``: their number, those of ``opposed`` included, when ``patterns`` are only candidates for the best.
         ``wordings``: the other wordings of a lesson, by its id.
         ``opposed``: pairs of contradicting lessons: shown as contradictions, and not as rules.
         """
         in_pairs = {lesson.id for pair in opposed for lesson in pair}
         listed = ranked((lesson for lesson in patterns if lesson.is_listed and lesson.id not in in_pairs), "sight")
         shown = listed[: max(lessons_max, 0)]
-        total = len(listed) if total is None else total
-        if not total and not opposed:
+        total = len(listed) + len(in_pairs) if total is None else total
+        if not total:
             return "\n".join([_HEADER, _EMPTY, _ORIGIN])
-        parts = [_HEADER, _summary(shown, total), _ORIGIN]
+        parts = [_HEADER, _summary(shown, total, len(in_pairs)), _ORIGIN]
         for heading, grouped in _groups(shown):
             parts += [heading, *(self._item(lesson, wordings.get(lesson.id, ())) for lesson in grouped)]
         return "\n".join([*parts, *self._contradictions(opposed, wordings)])
@@ -297,13 +297,13 @@ def _escaped(value: object) -> str:
     return markdown_escape(inert(screened(value)))
 
 
-def _summary(shown: list[Pattern], total: int) -> str:
+def _summary(shown: list[Pattern], total: int, opposed: int) -> str:
     text = f"**{counted(total, 'lesson')}**"
     if published := sum(pattern.is_published for pattern in shown):
         text += f", {published:,} of them published. Published lessons come first, then those seen most often."
     else:
         text += ". Those seen most often come first."
-    if left_out := total - len(shown):
+    if left_out := total - opposed - len(shown):
         text += f"\nThe best {len(shown):,} are shown. {left_out:,} more: `fleet patterns`"
     return text + "\n"
 

@@ -16,6 +16,8 @@ from fleet.model.errors import UsageError
 
 REMOTE = "remote"
 """The git remote of the clan, and its branch if that is not the default."""
+REMOTE_BEFORE = "remote before"
+"""The remote, in the same form, that the present one took the place of: an undo may put its yes back."""
 LIVE = "live"
 """A live room: address, room, and the variable with its token."""
 SEMANTIC = "semantic"

@@ -9,7 +9,7 @@ their public keys.
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
@@ -157,6 +157,7 @@ class GitTree:
 
     Attributes:
         listings: commit to what stands in its tree, for a remote that works in the same repository.
+        is_current: returns whether the tree is of the remote that is named now. Of another one nothing is taken in.
     """
 
     places = (*sorted(_NO_LINES), *(place for kind in KINDS for place in (kind.edition, f"{kind.name}.d/")))
@@ -164,6 +165,7 @@ class GitTree:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.listings: dict[str, dict[str, Entry]] = {}
+        self.is_current: Callable[[], bool] = lambda: True
 
     @cached_property
     def _bare(self) -> "Bare":
@@ -173,6 +175,8 @@ class GitTree:
 
     def head(self) -> str:
         """Return the commit that is taken in; "" for none. Costs a read of one small file, and no process."""
+        if not self.is_current():
+            return ""
         with suppress(DiskError, ValueError):
             if commit := Files(self.folder).read(self.folder / FETCHED).decode("ascii").strip():
                 return commit

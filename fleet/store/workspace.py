@@ -101,6 +101,7 @@ class Workspace:
         self.state = Local(self.local / "local.db", durable=self.world.durable, machine=self.world.machine)
         self._policy = Policy()
         self.tree = self.world.tree(self.local / "git")
+        self.tree.is_current = self._is_tree_current
         self.db = self._ingest(f"state-{SCHEMA_NUMBER}.db", self._sources, self.tree)
         self.clock = Clock(self.files, self.local / "clock", self.world.wall_ms, self.db.newest)
         self.patterns = Patterns(self.db, self.policy)
@@ -417,8 +418,20 @@ class Workspace:
 
     def take(self, commit: str) -> Taken:
         """Move to another fetched tree and update the files here. The caller holds the write lock."""
+        if not self._is_tree_current():
+            self.tree.move("")  # first: after a crash the other remote's tree must not count as this one's
+        if self.config.is_read and self.state.get(_TREE_OF) != self._remote_named():
+            self.state.put(**{_TREE_OF: self._remote_named()})
         current = self.current_replicas()
         return self.db.take(commit, current[0] if current else "")
+
+    def _is_tree_current(self) -> bool:
+        """Return whether the tree was fetched from the remote that is named now, as far as that can be read."""
+        return not self.config.is_read or self.state.get(_TREE_OF) in ("", self._remote_named())
+
+    def _remote_named(self) -> str:
+        share = self.config.share
+        return f"{share.remote or 'origin'} {share.branch}"
 
     # --- time and warnings -------------------------------------------------------------------------------------------
 
@@ -545,6 +558,8 @@ class Workspace:
 
 
 _SET_BACK = "set_back"
+_TREE_OF = "tree_of"
+"""Key of the remote and branch, as ``fleet.toml`` had them, that the tree was fetched from."""
 _FIELD = "field"  # kind of consent: a field of ``[share] fields``
 _MOVED = ("add", "first", "n", "parts", "rem", "set", "over")  # of a column, to the private file with a lesson
 

@@ -333,10 +333,11 @@ def test_a_contradiction_in_several_wordings_stands_once_on_the_pages_and_is_no_
     here = (stage.folder / "velma/clan-learnings/patterns.md").read_text()
     branch = stage.git("show", "fleet:patterns.md", where="clan.git")
     for page in (here, branch):
-        assert "**1 lesson**." in page
+        assert "**3 lessons**." in page, "both sides of a contradiction are counted, as on the front page"
         assert "more: `fleet patterns`" not in page
         assert "`fleet review` decides (1)" in page
         assert page.count("the tests must always run") == page.count("Never run the tests") == 1
+    assert "[3 lessons](patterns.md)" in stage.git("show", "fleet:README.md", where="clan.git")
 
 
 def test_a_person_answers_with_a_key_each_and_undoes_the_last(stage):

@@ -387,6 +387,28 @@ def test_another_remote_can_be_taken_back_and_a_branch_of_code_is_not_taken_with
     assert (w.folder / "w/fleet.toml").read_bytes() == before
 
 
+def test_taking_another_remote_back_names_what_came_from_it_and_gives_the_yes_back_only_where_nothing_did(w):
+    other = w.folder / "other"
+    for remote in (w.remote, other):
+        w.git("init", "--quiet", "--bare", str(remote))
+    w.run("v", "init", "--agent", "tank", "--remote", str(other))
+    id_ = w.correct("v", "Keep the ledger of the customer in the blue cluster")
+    w.run("v", "sync")
+    w.run("w", "init", "--remote", str(w.remote))
+    w.run("w", "sync")
+    w.run("w", "init", "--remote", "/nowhere/clan.git", expect=5)
+    assert f"{w.remote} is agreed to again" in w.run("w", "undo").stdout
+    w.run("w", "sync")
+    told = w.run("w", "init", "--remote", str(other)).stdout
+    assert f"what comes from {other} stays here, also after an undo" in told
+    told = w.run("w", "undo").stdout
+    assert f"left: what came from {other} stays here, and a sync sends it to {w.remote}" in told
+    assert "nobody has agreed" in w.run("w", "sync", expect=2).stderr
+    assert id_ in w.run("w", "sync", "--dry-run").stdout
+    w.run("w", "config", "set", "share.remote", "/nowhere/clan.git")
+    assert "left:" not in w.run("w", "undo").stdout, "nothing came from there"
+
+
 def test_a_file_that_has_a_setting_in_a_form_of_its_own_is_left_alone(w):
     path = w.folder / "w/fleet.toml"
     for text in (

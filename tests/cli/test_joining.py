@@ -376,6 +376,43 @@ def test_a_remote_that_is_named_by_a_way_around_is_written_down_as_the_folder_th
     assert ".." not in shell.run("w", "config", "get", "share.remote").stdout
 
 
+def test_what_would_go_out_is_told_by_the_remote_that_is_named_now(shell: Shell):
+    for clan in ("a.git", "b.git"):
+        shell.git("init", "--quiet", "--bare", clan)
+    shell.run("w", "init", "--agent", "velma", "--remote", "../a.git")
+    id_ = shell.correct("w", "Quote every variable")
+    shell.run("w", "sync")
+    assert "to go out   0 lines" in shell.run("w", "status").stdout
+    shell.run("w", "config", "set", "share.remote", "../b.git")
+    assert "to go out   1 line" in shell.run("w", "status").stdout
+    assert json.loads(shell.run("w", "--json").stdout)["waits"]["lines"] == 1
+    assert id_ in shell.run("w", "sync", "--dry-run").stdout
+    shell.run("w", "undo")
+    assert shell.run("w", "sync", "--dry-run").stdout == "", "the tree of the remote before is known as it was"
+    file = shell.folder / "w/fleet.toml"
+    file.write_text(file.read_text().replace("/a.git", "/b.git"))
+    assert id_ in shell.run("w", "sync", "--dry-run").stdout, "whoever changed the file"
+    assert "1 line out" in shell.run("w", "sync", "--yes").stdout
+    assert shell.run("w", "sync", "--dry-run").stdout == ""
+
+
+def test_who_joins_by_a_clone_sees_what_comes_after_the_first_sync_as_new(shell: Shell):
+    shell.git("init", "--quiet", "--bare", str(shell.remote))
+    shell.run("ann", "init", "--agent", "ann", "--remote", str(shell.remote))
+    shell.correct("ann", "Quote every variable")
+    shell.run("ann", "sync")
+    (shell.folder / "bob").mkdir()
+    (shell.folder / "bob/fleet.toml").write_bytes((shell.folder / "ann/fleet.toml").read_bytes())
+    shell.run("bob", "init", "--agent", "bob")
+    shell.run("bob", "sync", "--yes")
+    shell.correct("ann", LESSON)
+    shell.run("ann", "sync")
+    shell.run("bob", "sync")
+    shown = json.loads(shell.run("bob", "--json").stdout)
+    assert shown["looked"]
+    assert [each["text"] for each in shown["new"]["lessons"]] == [LESSON]
+
+
 SHOW_CURSOR = "\x1b[?25h"
 
 

@@ -68,6 +68,27 @@ def test_a_merge_is_one_lesson_everywhere_and_unmerge_restores_two(stage):
     stage.run("tank", "unmerge", smaller, expect=1)
 
 
+@pytest.mark.parametrize("is_by_run", [True, False])
+@pytest.mark.parametrize("edited", [0, 1])
+@pytest.mark.parametrize("kept", [0, 1])
+def test_an_unmerge_gives_back_what_people_had_edited_before_the_merge(stage, kept, edited, is_by_run):
+    stage.join("velma")
+    ids = sorted((stage.correct("velma", AWK), stage.correct("velma", "Rotate the signing certificate each spring")))
+    stage.run("velma", "edit", ids[edited], "--set", "right=as edited", "--set", "text=The words after an edit")
+    before = {each["id"]: (each["text"], each["correct"]) for each in stage.patterns("velma")["patterns"]}
+    if not is_by_run:  # another agent merges: its column has the merge's words, and no run says what was before
+        stage.run("velma", "sync")
+        stage.join("tank")
+        stage.run("tank", "sync")
+    who = "velma" if is_by_run else "tank"
+    stage.run(who, "merge", ids[kept], ids[1 - kept])
+    if not is_by_run:
+        stage.run(who, "sync")
+        stage.run("velma", "sync")
+    stage.run("velma", "unmerge", ids[1])
+    assert {each["id"]: (each["text"], each["correct"]) for each in stage.patterns("velma")["patterns"]} == before
+
+
 def test_a_conflict_is_merged_only_by_force(stage):
     stage.join("velma")
     one, other = stage.correct("velma", AWK), stage.correct("velma", SWAPPED)

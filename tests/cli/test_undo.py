@@ -544,6 +544,23 @@ def test_a_discovery_is_taken_back_for_good_and_that_cannot_be_undone(w):
     assert "Nothing was changed" in told
 
 
+def test_an_undone_import_with_a_discovery_is_redone_but_for_that_and_an_import_names_it(w):
+    page = w.folder / "lessons.jsonl"
+    finding = {"type": "gotcha", "problem": "the wheel is for x86", "solution": "pin the image", "context": "ci"}
+    page.write_text(f"{json.dumps(finding)}\n{json.dumps({'lesson': LESSON})}\n")
+    w.run("w", "import", str(page))
+    told = w.run("w", "undo").stdout
+    assert "redoes all but d-" in told
+    again = json.loads(w.run("w", "import", str(page), "--json").stdout)
+    assert again["skipped"] == {"a discovery that was taken back, which is for good": 1}
+    by = listed(w)[0]["id"]
+    assert f"`fleet undo {by}` redoes it" in w.run("w", "undo", "import", expect=1).stderr
+    redone = w.run("w", "undo", by).stdout
+    assert "was taken back for good: nobody can bring it back" in redone
+    assert known(w) == {LESSON: "candidate"}
+    assert json.loads(w.run("w", "gossip", "--json").stdout)["discoveries"] == []
+
+
 def test_a_discovery_that_was_retired_is_gone_for_good_and_what_came_before_can_be_named(w):
     w.correct("w", LESSON)
     before = listed(w)[0]["id"]
