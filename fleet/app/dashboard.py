@@ -39,8 +39,6 @@ _YEAR_9999_MS = 253_370_764_800_000
 _ONLINE_MS = 60_000
 """Time for which the sidecar's note of who is online is valid."""
 _ONLINE_BYTES_MAX = 1024 * 1024
-_LOOKED = "looked"
-"""Key in ``local.db``: the generation of the rows, and the time of a person's last look."""
 
 
 def overview(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, Any]:
@@ -48,15 +46,10 @@ def overview(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, An
     with workspace.snapshot():  # what comes meanwhile is new the next time
         state = _state(workspace, agent)
         if is_seen:
-            note_look(workspace)
+            with suppress(FleetError):  # in a read-only workspace the same is shown again
+                workspace.state.note_look(workspace.patterns.generation, workspace.wall())
     command, why = _next(state)
     return state | {"next": {"command": command, "why": why}}
-
-
-def note_look(workspace: Workspace) -> None:
-    """Note that a person looked, or joined: what comes from here on is new."""
-    with suppress(FleetError):  # in a read-only workspace the same is shown again
-        workspace.state.put(**{_LOOKED: f"{workspace.patterns.generation} {workspace.wall()}"})
 
 
 def _is_agreed(workspace: Workspace) -> bool:
@@ -68,7 +61,7 @@ def _is_agreed(workspace: Workspace) -> bool:
 
 
 def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
-    number, _, at = workspace.state.get(_LOOKED).partition(" ")
+    number, at = workspace.state.last_look()
     generation, since = (int(number), at) if number.isdigit() and clock.is_stamp(at) else (0, "")
     marks = LocalFolder(str(workspace.root)).fired()
     last_fired = max(marks, key=lambda name: marks[name], default="")

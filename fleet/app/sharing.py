@@ -10,7 +10,7 @@ from shlex import quote
 import msgspec
 
 from crdt import clock
-from fleet.app import dashboard, inbox, pages, reflecting, starting, undoing
+from fleet.app import inbox, pages, reflecting, starting, undoing
 from fleet.learn import counting, restore
 from fleet.learn.counting import CountedLog
 from fleet.learn.discoveries import Findings
@@ -425,7 +425,7 @@ def _note_remote_answered(workspace: Workspace, **when: str) -> None:
     """
     if starting.is_unasked(workspace):
         starting.forget(workspace)
-        dashboard.note_look(workspace)
+        workspace.state.note_look(workspace.patterns.generation, workspace.wall())
     workspace.state.put(sync_failed="", **when)
 
 

@@ -84,7 +84,7 @@ def folders(root: str) -> list[Path]:
     It names them by the real path of the folder that it was started in: ``-x-o-web`` is ``/x/o/web`` and ``/x/o-web``
     alike, so a session in it must name this project. A folder without any is taken by the project's very name.
     """
-    names = {re.sub(r"[^A-Za-z0-9]", "-", path) for path in (root, os.path.realpath(root), *homes.worktrees(root))}
+    names = {re.sub(r"[^A-Za-z0-9]", "-", path) for path in (root, os.path.realpath(root), *_worktrees(root))}
     home = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
     found: list[Path] = []
     for folder in sorted((home / "projects").glob("*")):
@@ -93,6 +93,19 @@ def folders(root: str) -> list[Path]:
             if any(_is_inside(each, root) for each in began) or (folder.name in names and not any(began)):
                 found.append(folder)
     return found
+
+
+def _worktrees(root: str) -> list[str]:
+    """Return the folders that correspond to a workspace's root in the git worktrees of its main checkout."""
+    top = root
+    while not os.path.lexists(os.path.join(top, ".git")) and top != os.path.dirname(top):
+        top = os.path.dirname(top)
+    marks = []
+    for path in sorted(Path(top, ".git", "worktrees").glob("*/gitdir")):
+        mark = os.fsdecode(homes.read(os.fspath(path), _FOLDER_CHARS_MAX)).strip().replace("\0", "")
+        marks += [os.path.join(path.parent, mark)] if mark else []
+    below = os.path.relpath(root, top)
+    return [os.path.normpath(os.path.join(os.path.dirname(each), below)) for each in marks]
 
 
 def _is_inside(folder: str, root: str) -> bool:

@@ -21,7 +21,7 @@ import time
 import zlib
 from collections.abc import Sequence
 
-from fleet.store import homes
+from fleet.store import changes, homes
 
 _BYTES_MAX = 64 * 1024 * 1024
 _TABLE_BYTES_MAX = 1024 * 1024
@@ -103,7 +103,11 @@ class Ready:
             delimiter, news, context = head["delimiter"], head["news"], body.decode()
             if not (isinstance(delimiter, str) and delimiter and isinstance(news, str)):
                 return None
-            if head["generation"] != self.generation() or head["files"] != self.sums() or not homes.mark(self._root):
+            if (
+                head["generation"] != self.generation()
+                or head["files"] != self.sums()
+                or not changes.Changes.mark(self._root)
+            ):
                 return None
             while (new := f"fleet-{os.urandom(8).hex()}") in context:
                 pass
@@ -191,7 +195,7 @@ class Ready:
         """Return the rows of so many texts in the JSON behind the first line of a file; all else in it is ignored."""
         first, _, rest = self._own(path, _TABLE_BYTES_MAX).partition(b"\n")
         try:
-            is_ours = bool(rest) and json.loads(first)["mark"] == homes.mark(self._root) != ""
+            is_ours = bool(rest) and json.loads(first)["mark"] == changes.Changes.mark(self._root) != ""
             table = json.loads(rest) if is_ours else []
         except (ValueError, KeyError, TypeError, RecursionError):
             return []
@@ -207,7 +211,7 @@ class Ready:
         sums: dict[str, str] = {}
         agent = self._agent
         home = f"{homes.Homes(self._root).current()}/{agent}"
-        sums[homes.HERE] = homes.mark(self._root)
+        sums[homes.HERE] = changes.Changes.mark(self._root)
         marks = f".fleet/promotion/{agent}.json", f".fleet/attempts/{agent}.won", self.seen_file, self._asked_file
         for path in (*_FILES, *(f"{home}/{name}" for name in _OWN_FILES), *marks):
             data = homes.read(os.path.join(self._root, path), _BYTES_MAX, follows=True)
@@ -226,7 +230,7 @@ class Ready:
         return self._first_line(made_at) + f"{json.dumps(table)}\n".encode()
 
     def _first_line(self, made_at: str) -> bytes:
-        return f"{json.dumps({'generation': made_at, 'mark': homes.mark(self._root)})}\n".encode()
+        return f"{json.dumps({'generation': made_at, 'mark': changes.Changes.mark(self._root)})}\n".encode()
 
 
 def _only_ids(value: object) -> list[str]:

@@ -360,6 +360,15 @@ class Local:
         row = self._read("SELECT value FROM value WHERE key = ?", key)
         return str(row[0]) if row else ""
 
+    def note_look(self, generation: int, at: str) -> None:
+        """Note that a person looked, or joined: what comes from here on is new."""
+        self.put(looked=f"{generation} {at}")
+
+    def last_look(self) -> tuple[str, str]:
+        """Return the generation of the rows, and the time, of a person's last look; "" for none."""
+        generation, _, at = self.get("looked").partition(" ")
+        return generation, at
+
     def put(self, **values: str) -> None:
         """Set values, all or none; an empty one is removed."""
         rows = [(key, value) for key, value in values.items() if value]

@@ -174,19 +174,6 @@ def read(path: str, bytes_max: int, *, from_end: bool = False, follows: bool = F
         os.close(handle)
 
 
-def mark(root: str | os.PathLike[str]) -> str:
-    """Return the mark of this very folder; "" where it has none yet.
-
-    It is the time at which ``.fleet/ready/here`` was made, in nanoseconds, as the file system noted it. Nobody can set
-    that time, so whoever wrote a ``.fleet`` that a repository brings along cannot know it.
-    """
-    try:
-        status = os.lstat(os.path.join(root, HERE))
-    except OSError:
-        return ""
-    return str(status.st_ctime_ns) if stat.S_ISREG(status.st_mode) else ""
-
-
 # --- the root ---------------------------------------------------------------------------------------------------------
 
 
@@ -243,21 +230,6 @@ def _in_main_checkout(start: str) -> str:
     if os.path.realpath(os.path.join(own, back)) != os.path.realpath(mark):
         return ""
     return os.path.normpath(os.path.join(os.path.dirname(repository), os.path.relpath(start, top)))
-
-
-def worktrees(root: str) -> list[str]:
-    """Return the folders that correspond to a workspace's root in the git worktrees of its main checkout."""
-    top = root
-    while not os.path.lexists(os.path.join(top, ".git")) and top != os.path.dirname(top):
-        top = os.path.dirname(top)
-    try:
-        with os.scandir(os.path.join(top, ".git", "worktrees")) as entries:
-            own = sorted(each.path for each in entries)
-    except OSError:
-        return []
-    marks = [os.path.join(each, mark) for each in own if (mark := _text(os.path.join(each, "gitdir")))]
-    below = os.path.relpath(root, top)
-    return [os.path.normpath(os.path.join(os.path.dirname(each), below)) for each in marks]
 
 
 def _text(path: str) -> str:

@@ -140,13 +140,13 @@ def test_a_crash_while_a_reverted_tree_is_taken_in_loses_nothing(crash_at, torn_
 
 
 def test_files_that_lose_lines_before_others_gain_them_would_lose_one(tmp_path, monkeypatch):
-    plan = Ingest._plan
+    plans = Ingest._plans
 
-    def in_one_pass(self: Ingest, *rest: object) -> object:
-        made = plan(self, *rest)
-        return msgspec.structs.replace(made, leaving=b"", gains=made.gains or bool(made.leaving))
+    def in_one_pass(self: Ingest, *rest: object) -> list[object]:
+        made = plans(self, *rest)
+        return [msgspec.structs.replace(one, leaving=b"", gains=one.gains or bool(one.leaving)) for one in made]
 
-    monkeypatch.setattr(Ingest, "_plan", in_one_pass)
+    monkeypatch.setattr(Ingest, "_plans", in_one_pass)
 
     def known(crash_at: int) -> object:
         (tmp_path / str(crash_at)).mkdir()
