@@ -42,6 +42,7 @@ from fleet.reflect.inbox import Inboxes
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory
 from fleet.store import consent, git, homes
+from fleet.store.changes import Changes
 from fleet.store.query import Patterns, ranked
 from fleet.store.relevant import relevant
 from fleet.store.runs import Field, Runs
@@ -393,9 +394,9 @@ def forget(workspace: Workspace) -> None:
 
 def _mark_folder(workspace: Workspace) -> None:
     """Make the file that cached texts are bound to, unless it is there."""
-    if not homes.mark(workspace.root):
+    if not Changes(workspace.root).mark():
         with suppress(DiskError):  # on a read-only disk nothing is cached
-            workspace.files.note(workspace.root / homes.HERE, b"")
+            workspace.files.note(workspace.root / ".fleet/ready/here", b"")
 
 
 def _put(workspace: Workspace, name: str, data: bytes) -> None:

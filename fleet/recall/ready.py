@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Sequence
 
 from fleet.store import homes
+from fleet.store.changes import Changes
 
 _BYTES_MAX = 64 * 1024 * 1024
 _TABLE_BYTES_MAX = 1024 * 1024
@@ -89,7 +90,11 @@ class Ready:
             delimiter, news, context = head["delimiter"], head["news"], body.decode()
             if not (isinstance(delimiter, str) and delimiter and isinstance(news, str)):
                 return None
-            if head["generation"] != self.generation() or head["files"] != self.sums() or not homes.mark(self._root):
+            if (
+                head["generation"] != self.generation()
+                or head["files"] != self.sums()
+                or not Changes(self._root).mark()
+            ):
                 return None
             while (new := f"fleet-{os.urandom(8).hex()}") in context:
                 pass
@@ -160,7 +165,7 @@ class Ready:
         """Return the rows of so many texts in the JSON behind the first line of a file; all else in it is ignored."""
         first, _, rest = self._own(path, _TABLE_BYTES_MAX).partition(b"\n")
         try:
-            is_ours = bool(rest) and json.loads(first)["mark"] == homes.mark(self._root) != ""
+            is_ours = bool(rest) and json.loads(first)["mark"] == Changes(self._root).mark() != ""
             table = json.loads(rest) if is_ours else []
         except (ValueError, KeyError, TypeError, RecursionError):
             return []
@@ -176,7 +181,7 @@ class Ready:
         sums: dict[str, str] = {}
         agent = self._agent
         home = f"{homes.Homes(self._root).current()}/{agent}"
-        sums[homes.HERE] = homes.mark(self._root)
+        sums[".fleet/ready/here"] = Changes(self._root).mark()
         marks = f".fleet/promotion/{agent}.json", f".fleet/attempts/{agent}.won", f".fleet/seen/{agent}"
         for path in (*_FILES, *(f"{home}/{name}" for name in _OWN_FILES), *marks):
             data = homes.read(os.path.join(self._root, path), _BYTES_MAX, follows=True)
@@ -195,7 +200,7 @@ class Ready:
         return self._first_line(made_at) + f"{json.dumps(table)}\n".encode()
 
     def _first_line(self, made_at: str) -> bytes:
-        return f"{json.dumps({'generation': made_at, 'mark': homes.mark(self._root)})}\n".encode()
+        return f"{json.dumps({'generation': made_at, 'mark': Changes(self._root).mark()})}\n".encode()
 
 
 def _only_ids(value: object) -> list[str]:

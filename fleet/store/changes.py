@@ -46,6 +46,18 @@ class Changes:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self._root = root
 
+    def mark(self) -> str:
+        """Return the mark of this very folder; "" where it has none yet.
+
+        It is the time at which ``.fleet/ready/here`` was made, in nanoseconds, as the file system noted it. Nobody can
+        set that time, so whoever wrote a ``.fleet`` that a repository brings along cannot know it.
+        """
+        try:
+            status = os.lstat(os.path.join(self._root, ".fleet", "ready", "here"))
+        except OSError:
+            return ""
+        return str(status.st_ctime_ns) if stat.S_ISREG(status.st_mode) else ""
+
     def any_since(self, cwd: str, since_ns: int) -> bool:
         """Return whether a file below the workspace's root, or below ``cwd``, changed at or after a moment.
 

@@ -28,8 +28,6 @@ PROPOSED = "fleet-agents"
 name; ``.agents/`` is in use: hosts look for skills there, and consolidation keeps its logs and topics in it."""
 
 FILE = os.path.join(".fleet", "homes")
-HERE = os.path.join(".fleet", "ready", "here")
-"""Path of the empty file by which a folder is told from its copies and clones (``mark``), from the root."""
 MEMORY = "memory.md"
 """Name of an agent's memory, in its home."""
 FILES = frozenset(
@@ -172,19 +170,6 @@ def read(path: str, bytes_max: int, *, from_end: bool = False, follows: bool = F
         return b""
     finally:
         os.close(handle)
-
-
-def mark(root: str | os.PathLike[str]) -> str:
-    """Return the mark of this very folder; "" where it has none yet.
-
-    It is the time at which ``.fleet/ready/here`` was made, in nanoseconds, as the file system noted it. Nobody can set
-    that time, so whoever wrote a ``.fleet`` that a repository brings along cannot know it.
-    """
-    try:
-        status = os.lstat(os.path.join(root, HERE))
-    except OSError:
-        return ""
-    return str(status.st_ctime_ns) if stat.S_ISREG(status.st_mode) else ""
 
 
 # --- the root ---------------------------------------------------------------------------------------------------------
