@@ -365,7 +365,7 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
 
 
 def _plans(workspace: Workspace) -> Iterator[_Finding]:
-    if aside := Runs(workspace).aside():
+    if aside := sorted(workspace.local.glob("runs/*.plan-aside")):
         yield _trouble("aside", f"{_named(workspace, aside)} was made on another machine, and was not carried out")
 
 

@@ -433,7 +433,7 @@ def _mark_folder(workspace: Workspace) -> None:
     """Make the file that cached texts are bound to, unless it is there."""
     if not changes.Changes.mark(workspace.root):
         with suppress(DiskError):  # on a read-only disk nothing is cached
-            workspace.files.note(workspace.root / homes.HERE, b"")
+            workspace.files.note(workspace.root / ".fleet/ready/here", b"")
 
 
 def _put(workspace: Workspace, name: str, data: bytes) -> None:

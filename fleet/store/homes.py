@@ -28,8 +28,6 @@ PROPOSED = "fleet-agents"
 name; ``.agents/`` is in use: hosts look for skills there, and consolidation keeps its logs and topics in it."""
 
 FILE = os.path.join(".fleet", "homes")
-HERE = os.path.join(".fleet", "ready", "here")
-"""Path of the empty file by which a folder is told from its copies and clones (``mark``), from the root."""
 MEMORY = "memory.md"
 """Name of an agent's memory, in its home."""
 FILES = frozenset(

@@ -424,10 +424,6 @@ class Runs:
         )
         return False
 
-    def aside(self) -> list[Path]:
-        """Return the plans that were not made on this machine and were put aside, sorted."""
-        return sorted(self._folder.glob(f"*{_ASIDE}"))
-
     def _path(self, run_id: str, ending: str = _DONE) -> Path:
         return self._folder / f"{run_id}{ending}"
 

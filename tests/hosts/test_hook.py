@@ -17,7 +17,6 @@ from fleet.hosts import local
 from fleet.hosts.local import Alarm, Call, TimeUpError
 from fleet.recall import ready
 from fleet.reflect import exposure
-from fleet.store import homes
 from fleet.store.database import SCHEMA_NUMBER, Local
 from tests import commands
 
@@ -965,7 +964,7 @@ def test_failures_of_other_hosts_are_known_by_their_text(place, answer):
 def with_lessons(place, *rows: tuple[str, str, str]) -> None:
     folder = place.folder / ".fleet" / "ready"
     folder.mkdir(exist_ok=True)
-    (place.folder / homes.HERE).touch()
+    (place.folder / ".fleet/ready/here").touch()
     table = ready.Ready(str(place.folder), "tank").rendered_rows([list(row) for row in rows], "7")
     (folder / "triggers-tank.json").write_bytes(table)
 

@@ -10,7 +10,6 @@ from fleet.recall import triggers
 from fleet.recall.ready import GUARDS_FILE, Ready
 from fleet.recall.triggers import due, framed, parse
 from fleet.recall.wording import Renderer
-from fleet.store.homes import HERE
 from tests.pace import within
 from tests.records import pattern
 
@@ -165,7 +164,7 @@ def test_at_most_three_are_due_none_that_was_shown_and_two_of_one_trigger_in_all
 def test_anything_may_stand_in_the_file(tmp_path, rows):
     ready = Ready(str(tmp_path), "velma")
     (tmp_path / GUARDS_FILE).parent.mkdir(parents=True)
-    (tmp_path / HERE).touch()
+    (tmp_path / ".fleet/ready/here").touch()
     first = ready.rendered_rows([], "").partition(b"\n")[0]
     for path in (tmp_path / ready.triggers_file, tmp_path / GUARDS_FILE):
         path.write_bytes(b"%s\n%s\n" % (first, json.dumps(rows).encode()))
