@@ -99,6 +99,7 @@ _COMMA = r"[,，、]"
 _MEDIUM_FROM, _HIGH_FROM = 0.5, 0.8
 
 _BOM = b"\xef\xbb\xbf"
+_BOMS_OF_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _CONFLICT = re.compile(rb"^(?:(?:<{7}|>{7}|\|{7})(?: [^\n]*)?|={7})\r?$", re.MULTILINE)
 _HEADING_LINE = re.compile(rb"^ {0,3}#{1,6}[ \t]", re.MULTILINE)
 _OBJECT_LINE = re.compile(rb"^[ \t]*\{", re.MULTILINE)
@@ -115,6 +116,8 @@ def read_records(name: str, data: bytes) -> Iterator[Item]:
     ``name``: the file's name, with or without its folder; only a hint.
     """
     base = re.split(r"[\\/]", name)[-1].casefold()
+    if data.startswith(_BOMS_OF_UTF16):  # as Windows' own programs write it
+        data = data.decode("utf-16", "replace").encode()
     data = data.removeprefix(_BOM)
     # Both sides of a conflict are records. The lines stay, empty, so that each keeps its number.
     clean = _CONFLICT.sub(b"", data)
@@ -452,7 +455,7 @@ def _read_notes(name: str, lines: list[bytes]) -> Iterator[Item]:
     if "\0" in text:
         yield _bad(1, "no page of text", b"".join(lines))
         return
-    for note in notes.read_notes(text, name):
+    for note in notes.read_notes(text, re.split(r"[\\/]", name)[-1]):
         if isinstance(note, SkippedPiece):
             yield note
             continue

@@ -134,7 +134,7 @@ def read_notes(text: str, name: str) -> Iterator[Note | SkippedPiece]:
     top = outline(text)
     titles = (name, *(each.title for each in top.sections[:1]))
     is_log = not _pattern("rules").search(name) and any(map(_pattern("log").search, titles))
-    page = _Page(top)
+    page = _Page(top, is_log=is_log)
     page.read(top, "", is_log=is_log)
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > BLOCK_CHARS_MAX // 2:
@@ -292,7 +292,8 @@ class _Form:
 class _Page:
     """A page while it is parsed."""
 
-    def __init__(self, page: Section) -> None:
+    def __init__(self, page: Section, *, is_log: bool) -> None:
+        self._is_log = is_log
         self.items: list[Note | SkippedPiece] = []
         self.superseded: set[str] = set()
         tops = [each for each in page.sections if each.level == 1]
@@ -379,7 +380,7 @@ class _Page:
                 labelled_item = block if block.kind == "item" and not is_whole else None
             elif form.fields and not is_bold:
                 form.extend(block)
-            elif not (is_bold or block.is_task or form.fields) and section.level > 1:
+            elif not (is_bold or block.is_task or form.fields or _is_rule(block)) and section.level > 1:
                 form.story.append(block)
             else:
                 rest.append(block)
@@ -460,7 +461,7 @@ class _Page:
         if not prose:
             return
         if section in self._titles or not context.is_log:
-            is_free = section not in self._titles or not context.is_log
+            is_free = section not in self._titles or not self._is_log  # of a log it says how the log is kept
             for part in prose:
                 text = Passage(part.text).plain
                 if is_free and _is_binding(text) and Passage(text).is_sentence():
@@ -667,6 +668,12 @@ def _is_strict(text: str) -> bool:
 def _is_binding(text: str) -> bool:
     """Return whether a paragraph says what to do or not to do, and does not only mention it."""
     return _is_strict(text) or Passage(text).is_order()
+
+
+def _is_rule(block: Block) -> bool:
+    """Return whether a block is an order in a sentence, and no story."""
+    text = Passage(block.text).plain
+    return Passage(text).is_order() and Passage(text).is_sentence()
 
 
 def _is_marked(text: str) -> bool:

@@ -490,6 +490,18 @@ def test_blank_lines_line_ends_byte_order_marks_and_conflict_markers_are_no_reco
     assert read(b"") == read(b"\n \n") == read(b"\xef\xbb\xbf") == []
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_page_in_utf_16_is_read_by_its_mark(encoding):
+    page = "\ufeff# Lessons\r\n\r\n- Always quote a path with a blank\r\n"
+    (item,) = read_records("lessons.md", page.encode(encoding))
+    assert (item.text, item.line) == ("Always quote a path with a blank", 3)
+
+
+def test_a_page_is_judged_by_its_own_name_and_not_by_that_of_its_folder():
+    page = b"# Lessons\n\nAppend only what holds, and never a story.\n\n- Always quote a path with a blank\n"
+    assert list(read_records(".claude/learnings.md", page)) == list(read_records("learnings.md", page))
+
+
 # Documents
 
 

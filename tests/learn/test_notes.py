@@ -455,3 +455,16 @@ def test_a_row_of_what_not_to_do_and_what_to_do_reads_like_a_pair_with_marks():
     )
     assert in_table == in_list
     assert [each.text for each in in_table] == ["use pnpm, not use npm", "`git add -p`, not `git add .`"]
+
+
+@pytest.mark.parametrize("rule", ["Never push directly to main.", "You MUST run the linter before each commit."])
+@pytest.mark.parametrize("below", ["", "- Always use pnpm in this repository\n"])
+def test_a_paragraph_that_binds_is_a_lesson_of_a_page_of_instructions_whatever_is_below_it(rule, below):
+    found = [each.text for each in read_notes(f"# Guidelines\n\n{rule}\n\n{below}", "CLAUDE.md")]
+    assert found == [rule, *filter(None, [below.strip("- \n")])]
+
+
+def test_an_order_above_a_labelled_lesson_is_a_lesson_too():
+    page = "# L\n\n### 2026-02-02\nNever push directly to main.\n\nLesson: always use pnpm in this repository\n"
+    found = [(each.text, each.wrong) for each in read_notes(page, "lessons.md") if isinstance(each, Note)]
+    assert sorted(found) == [("Never push directly to main.", ""), ("always use pnpm in this repository", "")]
