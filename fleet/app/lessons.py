@@ -295,7 +295,9 @@ def _tags(given: str) -> _Change:
     return _Change("tags", sorted({tag.text for tag in screened if tag.text}), secrets_in(screened))
 
 
-def _importance(given: str) -> float:
+def _importance(given: str) -> float | str:
+    if not given:
+        return ""
     with suppress(ValueError):
         if 0 <= (found := float(given)) <= 1:
             return found
