@@ -74,6 +74,14 @@ def on_a_terminal(
     return shown
 
 
+def test_a_no_to_the_question_for_a_remote_is_no_path(shell: Shell):
+    (shell.folder / "w").mkdir()
+    questions = [("Git remote to share", "y"), ("'y' is no address", "n"), ("Keep what fleet writes", "")]
+    shown = on_a_terminal(shell, "w", questions, "--agent", "velma", "--install", "none")
+    assert "no remote is named here" in shown
+    assert shell.run("w", "config", "get", "share.remote").stdout == "\n"
+
+
 def test_on_a_terminal_one_question_after_the_other_leads_into_the_clan(shell: Shell):
     project(shell, "tank")
     shell.run("tank", "init", "--agent", "tank", "--remote", "origin")
