@@ -275,7 +275,7 @@ class Outbox:
 
 def _is_retired(part: Line) -> bool:
     """Return whether a part of a record retires what it adds itself."""
-    return any(column.rem for column in part.w.values()) and not fold(part).is_present
+    return not fold(part).is_present and any(part.has_removed(writer, None) for writer in part.by_writer())
 
 
 def _by_shard(entry: Entry, mine: Sequence[str]) -> list[tuple[str, Entry]]:
