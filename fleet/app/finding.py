@@ -15,7 +15,7 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.pattern import PRIVATE, SCOPE, STAGE, Merges, Pattern, Policy, fold, merged
-from fleet.recall.wording import ROW_CHARS_MAX, Renderer, not_working
+from fleet.recall.wording import ROW_CHARS_MAX, Renderer, day, not_working
 from fleet.reflect.clusters import NOT_COMPARED, Clusters, Wordings
 from fleet.reflect.housekeeping import Stage
 from fleet.store.query import Patterns, ranked
@@ -292,7 +292,7 @@ def lesson_as_json(lesson: Pattern, *, is_whole: bool = False, wordings: Sequenc
         "agents": lesson.agents(),
         "state": state,
         **({"retired_by": lesson.retired_by} if lesson.retired_by else {}),
-        "first": lesson.at,
+        "first": lesson.at if day(lesson.at) else "",
         "last": lesson.last_seen,
         **_trigger(lesson),
         **_use(lesson),

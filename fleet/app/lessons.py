@@ -18,7 +18,7 @@ from fleet.model.discovery import Discovery
 from fleet.model.errors import NoError, RefusedError, UsageError
 from fleet.model.line import BadLineError, Line, canonical, check_value
 from fleet.model.names import FIELDS, LABELS, only, pattern_id
-from fleet.model.pattern import MERGED_INTO, PRIVATE, SCOPE, Merges, Pattern, merged
+from fleet.model.pattern import MERGED_INTO, PRIVATE, SCOPE, Merges, Pattern, fold, merged
 from fleet.recall import triggers
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.promotion import AgentMemory
@@ -295,7 +295,9 @@ def _tags(given: str) -> _Change:
     return _Change("tags", sorted({tag.text for tag in screened if tag.text}), secrets_in(screened))
 
 
-def _importance(given: str) -> float:
+def _importance(given: str) -> float | str:
+    if not given:
+        return ""
     with suppress(ValueError):
         if 0 <= (found := float(given)) <= 1:
             return found
@@ -399,9 +401,11 @@ def _value_before(writer: Writer, lesson: Pattern, field: str, stamp: str) -> ob
     if found := next((each for each in fields if each.after == lesson.fields.get(field)), None):
         return found.before or ""
     line = writer.line(lesson.id)
-    earlier = [column.set[field] for column in line.w.values() if field in column.set and column.set[field][0] < stamp]
+    parts = [fold(part, writer.workspace.policy()) for part in line.by_writer().values()]
+    earlier = [(part.edited[field][0], part.fields[field]) for part in parts if field in part.edited]
+    edited = max((each for each in earlier if each[0] < stamp), default=None)
     first = next((each for each in line.wordings() if pattern_id(str(each.get("text", ""))) == lesson.id), {})
-    return max(earlier)[1] if earlier else first.get(field, "")
+    return edited[1] if edited else first.get(field, "")
 
 
 def _check_alike(one: Pattern, other: Pattern) -> None:

@@ -17,6 +17,7 @@ from fleet.model import names
 from fleet.model.discovery import TYPES, Discovery
 from fleet.model.errors import FleetError, UsageError
 from fleet.store.workspace import Workspace
+from fleet.text.dates import rfc3339
 from fleet.text.screening import counted, one_line, shortened
 
 if TYPE_CHECKING:
@@ -169,7 +170,9 @@ def _unstated(workspace: Workspace) -> list[output.Offer]:
 def _show_waiting(waiting: "list[Waiting]", failures: int) -> None:
     """Show entries without a lesson, and the number of the failed builds that are not among them."""
     document: dict[str, Any] = {
-        "waiting": [{"id": each.id, "when": each.when, "title": each.title, "wrong": each.wrong} for each in waiting],
+        "waiting": [
+            {"id": each.id, "when": rfc3339(each.when), "title": each.title, "wrong": each.wrong} for each in waiting
+        ],
         **({"failures": failures} if failures else {}),
     }
     marked = [(each, "dismissed: " if each.is_dismissed else "") for each in waiting]

@@ -17,6 +17,7 @@ from fleet.model.names import FIELDS, LABELS
 from fleet.model.pattern import REDACTED, Pattern
 from fleet.recall.wording import Renderer, not_working
 from fleet.store.workspace import Workspace
+from fleet.text.dates import rfc3339
 from fleet.text.screening import counted, one_line, readable
 
 _LISTED = 100
@@ -141,7 +142,7 @@ def _show(
     with output.opened() as workspace:
         if pattern.startswith("c-"):
             fields = lessons.show_correction(workspace, pattern)
-            output.show(fields, _correction_rows(fields))
+            output.show(fields | {"when": rfc3339(fields["when"])}, _correction_rows(fields))
             return
         if pattern.startswith("d-"):
             fields = lessons.show_discovery(workspace, pattern)

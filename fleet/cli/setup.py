@@ -1,6 +1,7 @@
 """Commands that set fleet up: a workspace, agent hosts, shells and settings."""
 
 import difflib
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
@@ -37,6 +38,8 @@ User = Annotated[bool, flag("--user", "Your own settings of the host: every proj
 
 app = output.commands()
 
+_NONE = ("", "n", "no", "none")
+"""Answers that name no remote."""
 _FILES_SHOWN = 5
 _IGNORED_SHOWN = 2
 _VALUE_CHARS_MAX = 100
@@ -160,7 +163,10 @@ def _ask_remote(root: Path) -> str:
     ):
         return origin
     question = "Git remote to share lessons through (empty: none for now)"
-    while named := str(typer.prompt(question, default="")).strip():
+    while (named := str(typer.prompt(question, default="")).strip()).casefold() not in _NONE:
+        if re.fullmatch(r"[\w-]+", named) and named != "origin" and not Path(named).exists():
+            note(f"{named!r} is no address and no folder here: a URL, or the path of a repository; empty for none")
+            continue
         try:
             Address.typed(named)
             return named

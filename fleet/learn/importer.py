@@ -270,7 +270,7 @@ class _Import:
             item = original
             try:
                 if isinstance(item, Lesson):
-                    item = self._take_lesson(item if item.at_ms is not None else replace(item, at_ms=file_ms))
+                    item = self._take_lesson(item if self._is_date(item.at_ms) else replace(item, at_ms=file_ms))
                 elif isinstance(item, Finding):
                     item = self._take_finding(item)
             except BadLineError as why:
@@ -356,8 +356,12 @@ class _Import:
 
     def _stamp(self, at_ms: int | None) -> str:
         """Return a record's date as a stamp. One from the future counts as undated."""
+        return clock.pack(at_ms if at_ms is not None and self._is_date(at_ms) else UNDATED_MS)
+
+    def _is_date(self, at_ms: int | None) -> bool:
+        """Return whether a record may be of that time: not one that lies ahead, nor one before there were any."""
         latest = self._workspace.world.wall_ms() + limits.AHEAD_HOURS_MAX * 3_600_000
-        return clock.pack(at_ms if at_ms is not None and UNDATED_MS <= at_ms <= latest else UNDATED_MS)
+        return at_ms is not None and UNDATED_MS <= at_ms <= latest
 
 
 def _fields(item: Lesson) -> tuple[dict[str, object], bool]:

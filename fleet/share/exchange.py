@@ -234,7 +234,7 @@ class Exchange(msgspec.Struct, eq=False):
                 files |= self._pages(files, paths)
             mark = tree.head()
         number = files.get("patterns.jsonl", b"").count(b"\n")
-        subject = f"fleet: edition of {counted(number, 'lesson')}" if number else "fleet: edition"
+        subject = f"fleet: edition of {counted(number, 'record')}" if number else "fleet: edition"
         for _ in range(self._attempts_max if files else 0):
             pushed = self._push(files, mark, subject)
             if not isinstance(pushed, Moved):

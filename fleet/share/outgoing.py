@@ -83,7 +83,8 @@ class Outgoing(msgspec.Struct):
         """
         stems = (path.rpartition("/")[2].removesuffix(".jsonl") for path, lines in self.lines.items() if lines)
         agents = ", ".join(sorted({names.agent_of(stem) for stem in stems if names.is_replica(stem)})) or "fleet"
-        lines = [each for each in self.entries if isinstance(each, Line)]
+        # What was retired before it was ever sent was not learned.
+        lines = [each for each in self.entries if isinstance(each, Line) and not _is_retired(each)]
         learned = [next((fields["text"] for fields in each.wordings() if "text" in fields), "") for each in lines]
         shown = [each for each in self.entries if isinstance(each, Discovery) and not each.retracts]
         phrases = [f"learned: {text}" for text in learned if text]
@@ -274,6 +275,11 @@ class Outbox:
             return True
         self._workspace.db.note(f"not due: {kind.name}", mark)  # the same files are read once
         return False
+
+
+def _is_retired(part: Line) -> bool:
+    """Return whether a part of a record retires what it adds itself."""
+    return not fold(part).is_present and any(part.has_removed(writer, None) for writer in part.by_writer())
 
 
 def _by_shard(entry: Entry, mine: Sequence[str]) -> list[tuple[str, Entry]]:

@@ -267,6 +267,20 @@ def test_a_record_keeps_its_own_date_and_author_and_else_has_those_of_the_file_a
     assert found["undated"]["agents"] == ["velma"]
 
 
+def test_a_date_that_lies_ahead_is_none_and_a_lesson_without_any_has_no_first_time(bench, w):
+    path = bench.folder / "notes.md"
+    path.write_text("- 2099-01-01: Never trust a date that lies far ahead\n")
+    os.utime(path, (1_770_000_000, 1_770_000_000))
+    take_in(bench, w, path)
+    path.write_text("- Never trust a file that was written tomorrow\n")
+    os.utime(path, (4_000_000_000, 4_000_000_000))
+    take_in(bench, w, path)
+    assert {each["text"][:19]: each["first"] for each in bench.patterns(w)["patterns"]} == {
+        "Never trust a date ": "2026-02-02T02:40:00.000Z",
+        "Never trust a file ": "",
+    }
+
+
 def test_fleets_own_lines_are_left_out_with_the_advice_to_sync(bench):
     bench.join("velma")
     bench.correct("velma", LESSON)

@@ -74,6 +74,14 @@ def on_a_terminal(
     return shown
 
 
+def test_a_no_to_the_question_for_a_remote_is_no_path(shell: Shell):
+    (shell.folder / "w").mkdir()
+    questions = [("Git remote to share", "y"), ("'y' is no address", "n"), ("Keep what fleet writes", "")]
+    shown = on_a_terminal(shell, "w", questions, "--agent", "velma", "--install", "none")
+    assert "no remote is named here" in shown
+    assert shell.run("w", "config", "get", "share.remote").stdout == "\n"
+
+
 def test_on_a_terminal_one_question_after_the_other_leads_into_the_clan(shell: Shell):
     project(shell, "tank")
     shell.run("tank", "init", "--agent", "tank", "--remote", "origin")
@@ -411,6 +419,20 @@ def test_who_joins_by_a_clone_sees_what_comes_after_the_first_sync_as_new(shell:
     shown = json.loads(shell.run("bob", "--json").stdout)
     assert shown["looked"]
     assert [each["text"] for each in shown["new"]["lessons"]] == [LESSON]
+
+
+def test_a_commit_does_not_announce_as_learned_what_was_retired_before_it_was_sent(shell: Shell):
+    shell.git("init", "--quiet", "--bare", str(shell.remote))
+    shell.run("w", "init", "--agent", "velma", "--remote", str(shell.remote))
+    slip = shell.correct("w", "A slip of the pen that was taken back")
+    shell.run("w", "retire", slip)
+    shell.run("w", "sync")
+    assert "A slip of the pen" not in shell.git("log", "--format=%s", "fleet", where="clan.git")
+    slip = shell.correct("w", "Another slip of the pen")
+    shell.correct("w", LESSON)
+    shell.run("w", "retire", slip)
+    shell.run("w", "sync")
+    assert f"velma learned: {LESSON}" in shell.git("log", "--format=%s", "fleet", where="clan.git").splitlines()
 
 
 SHOW_CURSOR = "\x1b[?25h"

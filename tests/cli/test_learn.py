@@ -9,6 +9,7 @@ from fleet.learn.signals import Flag, Signals
 from fleet.store.workspace import Workspace
 
 LESSON = "In this repository use pnpm, never npm"
+RFC_3339 = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 
 
 @pytest.fixture
@@ -33,7 +34,8 @@ def test_a_signal_is_listed_counted_by_status_and_gone_once_it_is_stated(stage, 
     entry = flagged(stage, velma)
     waiting = learn(stage, velma, "--waiting")["waiting"]
     assert [(each["id"], each["title"]) for each in waiting] == [(entry, "no, use pnpm here")]
-    assert waiting[0]["when"].endswith("Z")
+    assert re.fullmatch(RFC_3339, waiting[0]["when"])
+    assert re.fullmatch(RFC_3339, json.loads(stage.run(velma, "show", entry, "--json").stdout)["when"])
     assert json.loads(stage.run(velma, "status", "--json").stdout)["unfilled"] == 1
     for command in ("status", "handover"):
         assert "1 correction without a lesson: fleet learn --waiting" in stage.run(velma, command).stdout

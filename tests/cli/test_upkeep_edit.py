@@ -56,6 +56,15 @@ def test_a_value_is_text_but_for_importance_and_tags(stage, said, value):
     assert fields(stage, "velma", pattern)[said.partition("=")[0]]["value"] == value
 
 
+def test_an_importance_is_unset_by_an_empty_value_as_any_field(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    stage.run("velma", "edit", pattern, "--set", "importance=0.5")
+    stage.run("velma", "edit", pattern, "--set", "importance=")
+    assert "importance" not in json.loads(stage.run("velma", "show", pattern, "--json").stdout)["fields"]
+    assert "nothing" in stage.run("velma", "edit", pattern, "--set", "importance=", expect=None).stdout.lower()
+
+
 @pytest.mark.parametrize(
     ("said", "code", "told"),
     [
