@@ -41,7 +41,8 @@ from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory
-from fleet.store import changes, consent, git, homes
+from fleet.store import consent, git, homes
+from fleet.store.changes import Changes
 from fleet.store.query import Patterns, ranked
 from fleet.store.relevant import relevant
 from fleet.store.runs import Field, Runs
@@ -431,7 +432,7 @@ def forget(workspace: Workspace) -> None:
 
 def _mark_folder(workspace: Workspace) -> None:
     """Make the file that cached texts are bound to, unless it is there."""
-    if not changes.Changes.mark(workspace.root):
+    if not Changes(workspace.root).mark():
         with suppress(DiskError):  # on a read-only disk nothing is cached
             workspace.files.note(workspace.root / ".fleet/ready/here", b"")
 

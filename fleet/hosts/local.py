@@ -14,7 +14,8 @@ import time
 from binascii import crc32
 from contextlib import contextmanager
 
-from fleet.store import changes, homes
+from fleet.store import homes
+from fleet.store.changes import Changes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # as in `typing`, without the milliseconds of its import
@@ -157,15 +158,15 @@ class LocalFolder:
     def hear(self, session: str, host: str, agent: str, path: str, *, has_ended: bool) -> None:
         """Note that a session goes on, or has ended, and where its transcript is."""
         if path and "\n" not in path and session:
-            if not changes.Changes.mark(self._root):
-                self.write(tuple(homes.HERE.split(os.sep)[1:]), b"", os.O_APPEND)
-            state, mark = "ended" if has_ended else "open", changes.Changes.mark(self._root)
+            if not Changes(self._root).mark():
+                self.write(("ready", "here"), b"", os.O_APPEND)
+            state, mark = "ended" if has_ended else "open", Changes(self._root).mark()
             line = f"{host or '-'} {agent or '-'} {state} {now_ms()} {mark} {path}\n"
             self.write((_HEARD, _file_of(session)), line.encode("utf-8", "surrogateescape"), os.O_TRUNC)
 
     def heard(self) -> list[_Heard]:
         """Return the sessions that hooks were called for and that are not forgotten, by name."""
-        sessions, here = [], changes.Changes.mark(self._root)
+        sessions, here = [], Changes(self._root).mark()
         for name in self.names(_HEARD):
             words = self.read(_HEARD, name, bytes_max=_PATH_BYTES_MAX).decode("utf-8", "surrogateescape").split(" ", 5)
             if len(words) == 6 and words[3].isdigit() and words[4] == here != "" and words[5].endswith("\n"):

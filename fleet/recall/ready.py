@@ -21,7 +21,8 @@ import time
 import zlib
 from collections.abc import Sequence
 
-from fleet.store import changes, homes
+from fleet.store import homes
+from fleet.store.changes import Changes
 
 _BYTES_MAX = 64 * 1024 * 1024
 _TABLE_BYTES_MAX = 1024 * 1024
@@ -106,7 +107,7 @@ class Ready:
             if (
                 head["generation"] != self.generation()
                 or head["files"] != self.sums()
-                or not changes.Changes.mark(self._root)
+                or not Changes(self._root).mark()
             ):
                 return None
             while (new := f"fleet-{os.urandom(8).hex()}") in context:
@@ -195,7 +196,7 @@ class Ready:
         """Return the rows of so many texts in the JSON behind the first line of a file; all else in it is ignored."""
         first, _, rest = self._own(path, _TABLE_BYTES_MAX).partition(b"\n")
         try:
-            is_ours = bool(rest) and json.loads(first)["mark"] == changes.Changes.mark(self._root) != ""
+            is_ours = bool(rest) and json.loads(first)["mark"] == Changes(self._root).mark() != ""
             table = json.loads(rest) if is_ours else []
         except (ValueError, KeyError, TypeError, RecursionError):
             return []
@@ -211,7 +212,7 @@ class Ready:
         sums: dict[str, str] = {}
         agent = self._agent
         home = f"{homes.Homes(self._root).current()}/{agent}"
-        sums[homes.HERE] = changes.Changes.mark(self._root)
+        sums[".fleet/ready/here"] = Changes(self._root).mark()
         marks = f".fleet/promotion/{agent}.json", f".fleet/attempts/{agent}.won", self.seen_file, self._asked_file
         for path in (*_FILES, *(f"{home}/{name}" for name in _OWN_FILES), *marks):
             data = homes.read(os.path.join(self._root, path), _BYTES_MAX, follows=True)
@@ -230,7 +231,7 @@ class Ready:
         return self._first_line(made_at) + f"{json.dumps(table)}\n".encode()
 
     def _first_line(self, made_at: str) -> bytes:
-        return f"{json.dumps({'generation': made_at, 'mark': changes.Changes.mark(self._root)})}\n".encode()
+        return f"{json.dumps({'generation': made_at, 'mark': Changes(self._root).mark()})}\n".encode()
 
 
 def _only_ids(value: object) -> list[str]:

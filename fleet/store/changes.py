@@ -46,15 +46,14 @@ class Changes:
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self._root = root
 
-    @staticmethod
-    def mark(root: str | os.PathLike[str]) -> str:
+    def mark(self) -> str:
         """Return the mark of this very folder; "" where it has none yet.
 
         It is the time at which ``.fleet/ready/here`` was made, in nanoseconds, as the file system noted it. Nobody can
         set that time, so whoever wrote a ``.fleet`` that a repository brings along cannot know it.
         """
         try:
-            status = os.lstat(os.path.join(root, homes.HERE))
+            status = os.lstat(os.path.join(self._root, ".fleet", "ready", "here"))
         except OSError:
             return ""
         return str(status.st_ctime_ns) if stat.S_ISREG(status.st_mode) else ""
