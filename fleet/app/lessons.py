@@ -403,7 +403,7 @@ def _value_before(writer: Writer, lesson: Pattern, field: str, stamp: str) -> ob
     line = writer.line(lesson.id)
     parts = [fold(part, writer.workspace.policy()) for part in line.by_writer().values()]
     earlier = [(part.edited[field][0], part.fields[field]) for part in parts if field in part.edited]
-    edited = max((each for each in earlier if each[0] < stamp), default=None)
+    edited = max((each for each in earlier if each[0] < stamp), key=lambda each: each[0], default=None)
     first = next((each for each in line.wordings() if pattern_id(str(each.get("text", ""))) == lesson.id), {})
     return edited[1] if edited else first.get(field, "")
 
