@@ -263,9 +263,19 @@ class _Form:
         text, *details = [*rules, *rights] if rules else [*[self.title] * is_titled, *rest]
         is_whole = rules or (rights and _names_errors(self.title))
         text = text.rstrip(":： ") if is_whole else _with_title(text.rstrip(":： "), self.title)
+        if self._is_short_pair() and not self.title:
+            text, details = f"{rights[0].rstrip('.')}, not {wrongs[0].rstrip('.')}", rights
         is_lesson = rules or rights or Passage(text).is_sentence()
         wrong = (story if is_of_mistake else wrongs[:1]) or [Passage(block.text).plain for block in self.story]
         return self._note(text, details, " ".join(wrong)) if is_lesson and text.strip() else None
+
+    def _is_short_pair(self) -> bool:
+        """Return whether it is a wrong and a right way in a few words each, which say nothing alone: a command."""
+        words = {field.role: len(" ".join(values).split()) for field, values in self.fields}
+        labels = [field.label for field, _ in self.fields if field.role == "wrong"]
+        is_forbidden = len(labels) == 1 and _pattern("forbids").match(labels[0]) is not None
+        is_short = all(0 < number < _WORDS_MIN for number in words.values())
+        return is_forbidden and is_short and words.keys() == {"wrong", "right"}
 
     def _note(self, text: str, details: Sequence[str], wrong: str) -> Note:
         return Note(

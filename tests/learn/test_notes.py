@@ -468,3 +468,11 @@ def test_an_order_above_a_labelled_lesson_is_a_lesson_too():
     page = "# L\n\n### 2026-02-02\nNever push directly to main.\n\nLesson: always use pnpm in this repository\n"
     found = [(each.text, each.wrong) for each in read_notes(page, "lessons.md") if isinstance(each, Note)]
     assert sorted(found) == [("Never push directly to main.", ""), ("always use pnpm in this repository", "")]
+
+
+@pytest.mark.parametrize(
+    "page", ["- Wrong: `npm test`. Right: `pnpm test`.\n", "| Bad | Good |\n|---|---|\n| `npm test` | `pnpm test` |\n"]
+)
+def test_a_right_way_of_two_words_says_what_it_stands_for(page):
+    (note,) = read_notes(f"# Corrections Log\n\n{page}", "lessons.md")
+    assert (note.text, note.correct.rstrip(".")) == ("`pnpm test`, not `npm test`", "`pnpm test`")
