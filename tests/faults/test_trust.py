@@ -201,6 +201,31 @@ def test_words_of_many_lessons_purged_at_once_are_told_and_the_sync_is_a_partial
     bench.sync("velma")  # it is told once
 
 
+def test_words_of_many_lessons_purged_by_another_replica_of_their_authors_name_are_told(bench):
+    words = [f"Rule {number} of the house is worth keeping" for number in range(25)]
+    push(bench, *(record(each, {TANK: told(1, 1)}) for each in words), by=TANK)
+    bench.sync("velma")
+    other = "tank.deadbeef"
+    push(bench, record("Be known before", {other: told(1, 1)}), by=other)
+    bench.sync("velma")
+    marks = (record("", {other: {"purge": {TANK: {"text": STAMP}}}}, pattern_id(each)) for each in words)
+    push(bench, *marks, by=other)
+    done = bench.run("velma", "sync", "--json", expect=3)
+    assert json.loads(done.stdout)["purged"] == 25
+    assert f"{other} purged words of 25 lessons of others" in done.stderr
+
+
+def test_words_purged_in_our_own_name_are_told_however_few(bench):
+    own, mine = pattern_id("Read the whole error first"), bench.replica("velma")
+    push(bench, record("", {mine: {"purge": {mine: {"text": STAMP, "correct": STAMP}}}}, own))
+    bench.run("velma", "poll", expect=3)
+    told_at_start = f"words of 1 lesson were purged under {mine}, a name of this folder, and never here"
+    assert told_at_start in start(bench)
+    assert told_at_start in bench.run("velma", "sync", expect=3).stderr
+    bench.sync("velma")
+    assert "those of all were purged" in bench.run("velma", "patterns").stdout
+
+
 def test_thousands_of_unreadable_lines_are_told_once(bench):
     push(bench, *(b'{"id":"p-%016x","w":{bad %d}}' % (number, number) for number in range(3_000)))
     bench.run("velma", "sync", expect=3)
