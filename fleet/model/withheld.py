@@ -242,10 +242,15 @@ def _owner(path: str) -> str:
 
 
 def _has_edited(before: Column, after: Column) -> bool:
-    """Return whether a writer removed a lesson or set a field, other than to publish it or make it a candidate."""
-    return any(stamp > before.rem.get(target, "") for target, stamp in after.rem.items()) or any(
-        edit != before.set.get(field) and not (field == "state" and edit[1] in ("published", "candidate"))
-        for field, edit in after.set.items()
+    """Return whether a writer removed a lesson, set a field, or marked others' edits as replaced.
+
+    To publish a lesson, or to make it a candidate, is no edit.
+    """
+    edits = (each for each in after.set.items() if each[1] != before.set.get(each[0]))
+    return (
+        any(stamp > before.rem.get(target, "") for target, stamp in after.rem.items())
+        or any(marks != before.over.get(target) for target, marks in after.over.items())
+        or any(field != "state" or edit[1] not in ("published", "candidate") for field, edit in edits)
     )
 
 

@@ -752,6 +752,77 @@ def test_removes_under_many_names_in_one_file_or_by_newcomers_are_one_writers(be
     assert ", ".join(others) in asked["newcomers"]["told"], "a person sees whom to ask, or to block"
 
 
+NEVER = "9999-12-31T23:59:59.999Z-ffff"
+
+
+def reworded(bench: Bench, number: int) -> list[str]:
+    """Have velma's clan know so many lessons of tank's with a right way that tank set; return their ids."""
+    ids = known(bench, number)
+    push(bench, *(record("", {TANK: {"set": {"correct": [STAMP, "the second way"]}}}, each) for each in ids), by=TANK)
+    bench.run("velma", "sync", expect=None)
+    return ids
+
+
+def rights(bench: Bench) -> list[str]:
+    patterns = json.loads(bench.run("velma", "patterns", "--json").stdout)["patterns"]
+    return [each["correct"] for each in patterns if "way" in each["correct"]]
+
+
+@pytest.mark.parametrize("stamp", [STAMP, LATER, NEVER])
+@pytest.mark.parametrize("more", [{}, {"set": {"correct": [EARLY, "the third way"]}}], ids=["marks", "beside-an-edit"])
+def test_many_marks_on_edits_of_others_are_left_out_and_asked_about(bench, stamp, more):
+    ids = reworded(bench, 30)
+    column = {"over": {TANK: {"correct": stamp}}, **more}
+    push(bench, *(record("", {MALLORY: column}, each) for each in ids))
+    bench.run("velma", "sync", expect=3)
+    assert rights(bench) == ["the second way"] * 30
+    assert waiting(bench)[0]["kind"] == "bulk"
+
+
+@pytest.mark.parametrize("stamp", [STAMP, LATER, NEVER])
+def test_a_few_marks_take_no_edit_back_without_the_name_of_who_made_them(bench, stamp):
+    ids = reworded(bench, 2)
+    marks = {"over": {TANK: {"correct": stamp}}}
+    push(bench, record("", {MALLORY: marks}, ids[0]))
+    push(bench, record("", {MALLORY: {**marks, "set": {"correct": [EARLY, "the third way"]}}}, ids[1]))
+    bench.sync("velma")
+    assert rights(bench).count("the third way") == (stamp == STAMP), "a mark is of one edit"
+    assert ("right: edited by mallory" in bench.run("velma", "patterns").stdout) == (stamp == STAMP)
+    for each in ids:
+        bench.run("velma", "edit", each, "--set", "correct=the last way")
+    assert rights(bench) == ["the last way"] * 2
+
+
+def test_marks_in_our_own_name_are_left_out_and_asked_about(bench):
+    [one] = reworded(bench, 1)
+    column = {"over": {TANK: {"correct": STAMP}}, "set": {"correct": [EARLY, "the third way"]}}
+    push(bench, record("", {bench.replica("velma"): column}, one))
+    bench.run("velma", "sync", expect=3)
+    assert rights(bench) == ["the second way"]
+    assert [each["kind"] for each in waiting(bench)] == ["own"]
+
+
+def test_a_remove_of_a_time_far_off_takes_nothing_away_and_later_entries_count(bench):
+    own, mine = pattern_id("Read the whole error first"), bench.replica("velma")
+    push(bench, record("", {MALLORY: {"rem": {mine: NEVER}}}, own))
+    bench.sync("velma")
+    assert bench.seen("velma") == {"Read the whole error first": 1}
+    bench.correct("velma", "Read the whole error first")
+    assert bench.seen("velma") == {"Read the whole error first": 2}
+    bench.run("velma", "retire", own)
+    assert bench.seen("velma") == {}
+    bench.run("velma", "restore", own)
+    assert bench.seen("velma") == {"Read the whole error first": 2}
+
+
+def test_an_add_of_a_time_far_off_is_taken_away_by_its_remove(bench):
+    push(bench, record(LESSON, {TANK: told(add=NEVER)}), by=TANK)
+    bench.sync("velma")
+    assert LESSON in texts(bench)
+    bench.run("velma", "retire", pattern_id(LESSON))
+    assert LESSON not in texts(bench)
+
+
 def test_publishing_many_lessons_of_others_is_no_edit_of_them(bench):
     ids = known(bench, 40)
     push(bench, *(record("", {MALLORY: {"set": {"state": [STAMP, "published"]}}}, each) for each in ids))
