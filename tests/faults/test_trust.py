@@ -823,6 +823,29 @@ def test_an_add_of_a_time_far_off_is_taken_away_by_its_remove(bench):
     assert LESSON not in texts(bench)
 
 
+def test_who_cannot_word_a_lesson_for_a_time_to_come_is_told_so_and_by_whom(bench):
+    own, mine = pattern_id("Read the whole error first"), bench.replica("velma")
+    push(bench, record("", {MALLORY: {"purge": {mine: {"text": NEVER}}}}, own))
+    bench.run("velma", "sync", expect=None)
+    refused = bench.run("velma", "edit", own, "--set", "text=Read all of the error first", expect=3)
+    assert f"{MALLORY} purged the text that {mine} sets" in refused.stderr
+    assert "Nothing was changed" in refused.stderr
+    words = ("--wrong", "w", "--right", "r", "--pattern")
+    done = bench.run("velma", "correct", *words, "Read the whole error first")
+    assert f"{MALLORY} purged the words that {mine} gives {own}" in done.stderr
+    again = bench.run("velma", "correct", *words, "Read all of the error first")
+    assert "purged" not in again.stderr
+    assert texts(bench) == {"Read all of the error first"}
+
+
+def test_words_purged_up_to_now_are_given_again(bench):
+    own, mine = pattern_id("Read the whole error first"), bench.replica("velma")
+    push(bench, record("", {MALLORY: {"purge": {mine: {"text": STAMP}}}}, own))
+    bench.run("velma", "sync", expect=None)
+    bench.run("velma", "edit", own, "--set", "text=Read all of the error first")
+    assert texts(bench) == {"Read all of the error first"}
+
+
 def test_publishing_many_lessons_of_others_is_no_edit_of_them(bench):
     ids = known(bench, 40)
     push(bench, *(record("", {MALLORY: {"set": {"state": [STAMP, "published"]}}}, each) for each in ids))
