@@ -329,9 +329,9 @@ def _apply(writer: Writer, lesson: Pattern, changes: Sequence[_Change]) -> None:
 def _check_not_purged(line: Line, field: str, me: str, cut: str) -> None:
     if by := line.purger(me, field, cut):
         raise RefusedError(
-            f"{by} purged the {LABELS.get(field, field)} that {me} sets in {line.id}, and for a time to come: no machine "
-            "would keep this one. Nothing was changed. `fleet correct` logs the lesson in other words, and `fleet block` "
-            "leaves out what else they wrote"
+            f"{by} purged the {LABELS.get(field, field)} that {me} sets in {line.id}, and for a time to come: no "
+            "machine would keep this one. Nothing was changed. `fleet correct` logs the lesson in other words, and "
+            "`fleet block` leaves out what else they wrote"
         )
 
 
