@@ -222,12 +222,12 @@ class GitRemote:
         named = _listed([repr(path) for path in self._copy.fit(brought or head)[1]])
         author = for_terminal(self._copy.committer(brought or head))[:200]
         who = f"the {'commit that brought it' if brought not in ('', head) else 'last commit'} says it is by {author}"
-        told = f"{why}{f', for {named}' if named else ''}; {who}"
+        what = f"{why}{f', for {named}' if named else ''}; {who}"
         if brought and not self._copy.fit(head)[1] and not self._copy.has_object(head, self._malformed):
-            self.warnings.append(f"{self.name}: what was on {self._branch}: {told}. It was mended since")
+            self.warnings.append(f"{self.name}: what was on {self._branch}: {what}. It was mended since")
             return
         self.warnings.append(
-            f"{self.name}: what is on {self._branch}: {told}. What is well-formed was read; the next push puts a tree "
+            f"{self.name}: what is on {self._branch}: {what}. What is well-formed was read; the next push puts a tree "
             "without the rest on top"
         )
         self.skipped += 1
