@@ -292,6 +292,8 @@ def lesson_as_json(lesson: Pattern, *, is_whole: bool = False, wordings: Sequenc
         "agents": lesson.agents(),
         "state": state,
         **({"retired_by": lesson.retired_by} if lesson.retired_by else {}),
+        "who": names.agent_of(lesson.by),
+        "changed": one_line(Renderer().edits(lesson)),
         "first": lesson.at,
         "last": lesson.last_seen,
         **_trigger(lesson),
