@@ -183,7 +183,8 @@ class GitRemote:
         self.skipped += len(refused) + len(large) + len(ignored)
         if ignored:
             named = _listed([f"{path} ({entries.ignored[path]})" for path in ignored])
-            self.warnings.append(f"{self.name}: {len(ignored):,} files are held, not read and not dropped: {named}")
+            what = counted(len(ignored), "file is", "files are")
+            self.warnings.append(f"{self.name}: {what} held, not read and not dropped: {named}")
         for path in large:
             is_one = listing[path].size > tree.BLOB_BYTES_MAX
             verb, limit = ("is", tree.BLOB_BYTES_MAX) if is_one else ("makes the pull", tree.TREE_BYTES_MAX)
