@@ -294,11 +294,7 @@ class Corrections:
         known, text = target.lesson, logged.pattern
         if known is not None and not known.text:
             self._warn_of_purge(target)
-        seen = (
-            1
-            + _uncounted(target, page, self._workspace.policy().cut)
-            + (known.count("seen") if known is not None else 0)
-        )
+        seen = 1 + _uncounted(target, page) + (known.count("seen") if known is not None else 0)
         lesson, known_as = (known.id, known.text or text) if known is not None else (target.id, text)
         find_near: Callable[[], list[Near]] = (lambda: self._near(target.members, text)) if target.has_near else list
         is_first = seen == 1 if known is None else not known.is_present
@@ -442,12 +438,12 @@ def _comparable(text: str) -> str:
     return normalise(" ".join(re.sub(_BEFORE, "", row) for row in typed.split("\n")))
 
 
-def _uncounted(target: _Target, page: bytes, cut: str) -> int:
+def _uncounted(target: _Target, page: bytes) -> int:
     """Return how many occurrences in a log the record does not count yet: other processes log at the same time."""
 
     def uncounted(records: list[Record]) -> list[Record]:
         latest = Record.latest(each for each in records if each.pattern in target.members)
-        return [each for each in latest if each.at > target.members[each.pattern].counted_up_to(each.replica, cut)]
+        return [each for each in latest if each.at > target.members[each.pattern].counted_up_to(each.replica)]
 
     # The log is parsed only where there seem to be some: a code fence may hold what looks like one.
     if not uncounted(corrections_md.Record.search(page, target.members)):

@@ -395,7 +395,7 @@ class _Backlog:
             # A person called it private, and the clan has not got it.
             is_private = is_known or (pattern in named_private and self._workspace.patterns.line(pattern) is None)
             line = self._workspace.record(self._writer.agent, pattern) or Line(pattern)
-            fresh = [each for each in records if each.at > line.counted_up_to(replica, self._workspace.policy().cut)]
+            fresh = [each for each in records if each.at > line.counted_up_to(replica)]
             earlier = [*counted[pattern, replica], *(each for each in records if each not in fresh)]
             if not fresh:
                 delta = self._lost_words(line, records)

@@ -148,14 +148,12 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         """Return how often a writer undid or redid an occurrence: odd for one that is undone."""
         return self.w.get(writer, NOTHING).parts.get(f"{name}{UNDONE}", {}).get(key, 0)
 
-    def counted_up_to(self, writer: str, cut: str = "~") -> str:
-        """Return the largest of a writer's add and of the removes of it that are within a cut; "" for neither.
+    def counted_up_to(self, writer: str) -> str:
+        """Return the largest of a writer's add and of the removes of it; "" for neither.
 
-        Its totals count what it logged up to then: a remove copies an add that somebody has seen. One beyond the cut
-        may copy none: what is logged until then would never be counted.
+        Its totals count what it logged up to then: a remove copies an add that somebody has seen.
         """
-        removes = (column.rem.get(writer, "") for column in self.w.values())
-        return max([self.w.get(writer, NOTHING).add, *(stamp for stamp in removes if stamp <= cut)])
+        return max([self.w.get(writer, NOTHING).add, *(column.rem.get(writer, "") for column in self.w.values())])
 
     def has_removed(self, writer: str, before: "Line | None") -> bool:
         """Return whether a writer removed or retired a lesson that its column in an earlier line did not."""

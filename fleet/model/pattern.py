@@ -47,8 +47,7 @@ class Policy(NamedTuple):
     """Policy of this machine: what its folds leave out.
 
     Attributes:
-        cut: edits with a later stamp are left out until the clock reaches them, and so are removes, other than of an
-            add with that very stamp. Adds and counts never are.
+        cut: edits with a later stamp are left out until the clock reaches them. Adds, removes and counts never are.
         blocked: replicas and agents whose columns are left out, each with the day since when.
         earlier: id to a line with the columns that still count, of writers that are blocked from some day on.
         withheld: id to writer to the part of that column which is left out until a person here decides.
@@ -272,8 +271,8 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
     wording_writers = counted.wording_writers()
     fields, edited, has_future_edit = _folded_fields(counted, wording_writers, policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
-    removes = _removes(columns, adds, policy.cut)
-    live = orset.live(adds, reduce(orset.join, removes.values(), dict[str, str]())) if removes else adds
+    removed = _removed(columns)
+    live = orset.live(adds, removed) if removed else adds
     first_seen = ((at, writer) for writer, column in columns.items() if (at := column.first_seen()))
     at, by = min(first_seen, default=(clock.ZERO, ""))
     loggers = {names.agent_of(writer) for writer, column in columns.items() if _has_logged(column)}
@@ -293,7 +292,7 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
         by_hand=_by_hand(columns),
         mine=policy.mine.intersection(columns),
         is_published=fields.get("state") == "published" and edited.get("state", ("", ""))[1] in policy.mine,
-        retired_by=_remover(removes, adds) if adds and not live else "",
+        retired_by=_remover(columns, adds) if adds and not live else "",
         kept=frozenset(
             field
             for field in edited
@@ -355,13 +354,13 @@ def _folded_fields(
     line: Line, wording_writers: Mapping[str, str], cut: str
 ) -> tuple[dict[str, Any], dict[str, tuple[str, str]], bool]:
     """Return the fields, (stamp, writer) of those that were edited, and whether an edit waits for the clock."""
-    replaced = _replaced(line)
+    replaced = line.marks("over")
     values: dict[str, Any] = {field: line.w[writer].first[field] for field, writer in wording_writers.items()}
     registers: dict[str, lww.Register] = {}
     has_future_edit = False
     for writer, column in line.w.items():
         for field, (stamp, value) in column.set.items():
-            if (writer, field, stamp) in replaced:
+            if replaced.get((writer, field), "") >= stamp:
                 continue
             if stamp > cut:
                 has_future_edit = True
@@ -376,32 +375,8 @@ def _folded_fields(
     return dict(sorted(values.items())), edited, has_future_edit
 
 
-def _replaced(line: Line) -> set[tuple[str, str, str]]:
-    """Return (writer, field, stamp) of the edits that others replaced: a mark is of one edit, and beside another.
-
-    A mark is anybody's claim: one of whatever is earlier, or that sets nothing, would take back edits without a name.
-    """
-    return {
-        (writer, field, stamp)
-        for column in line.w.values()
-        for writer, fields in column.over.items()
-        for field, stamp in fields.items()
-        if field in column.set
-    }
-
-
-def _removes(columns: Mapping[str, Column], adds: Mapping[str, str], cut: str) -> dict[str, dict[str, str]]:
-    """Return the removes that count, by the writer who states them.
-
-    A remove copies the add that it takes away. One beyond the cut counts only of that very add: else one that is
-    stamped for a time far off would take away what is added until then.
-    """
-    removes = {
-        writer: {of: stamp for of, stamp in column.rem.items() if stamp <= cut or stamp == adds.get(of)}
-        for writer, column in columns.items()
-        if column.rem
-    }
-    return {writer: removed for writer, removed in removes.items() if removed}
+def _removed(columns: Mapping[str, Column]) -> dict[str, str]:
+    return reduce(orset.join, (column.rem for column in columns.values() if column.rem), dict[str, str]())
 
 
 def is_undone_before_sent(news: Line, base: Line | None) -> bool:
@@ -474,11 +449,12 @@ def _by_hand(columns: Mapping[str, Column]) -> dict[str, dict[str, int]]:
     }
 
 
-def _remover(removes: Mapping[str, Mapping[str, str]], adds: Mapping[str, str]) -> str:
+def _remover(columns: Mapping[str, Column], adds: Mapping[str, str]) -> str:
     """Return who retired a lesson without a live add: the writer of the remove that covers most of the adds."""
     covered = {
-        writer: sum(stamp <= removed.get(each, "") for each, stamp in adds.items())
-        for writer, removed in sorted(removes.items())
+        writer: sum(stamp <= column.rem.get(each, "") for each, stamp in adds.items())
+        for writer, column in sorted(columns.items())
+        if column.rem
     }
     return max(covered, key=lambda writer: covered[writer], default="")
 

@@ -798,20 +798,6 @@ def test_many_marks_on_edits_of_others_are_left_out_and_asked_about(bench, stamp
     assert waiting(bench)[0]["kind"] == "bulk"
 
 
-@pytest.mark.parametrize("stamp", [STAMP, LATER, NEVER])
-def test_a_few_marks_take_no_edit_back_without_the_name_of_who_made_them(bench, stamp):
-    ids = reworded(bench, 2)
-    marks = {"over": {TANK: {"correct": stamp}}}
-    push(bench, record("", {MALLORY: marks}, ids[0]))
-    push(bench, record("", {MALLORY: {**marks, "set": {"correct": [EARLY, "the third way"]}}}, ids[1]))
-    bench.sync("velma")
-    assert rights(bench).count("the third way") == (stamp == STAMP), "a mark is of one edit"
-    assert ("right: edited by mallory" in bench.run("velma", "patterns").stdout) == (stamp == STAMP)
-    for each in ids:
-        bench.run("velma", "edit", each, "--set", "correct=the last way")
-    assert rights(bench) == ["the last way"] * 2
-
-
 def test_marks_in_our_own_name_are_left_out_and_asked_about(bench):
     [one] = reworded(bench, 1)
     column = {"over": {TANK: {"correct": STAMP}}, "set": {"correct": [EARLY, "the third way"]}}
@@ -819,27 +805,6 @@ def test_marks_in_our_own_name_are_left_out_and_asked_about(bench):
     bench.run("velma", "sync", expect=3)
     assert rights(bench) == ["the second way"]
     assert [each["kind"] for each in waiting(bench)] == ["own"]
-
-
-def test_a_remove_of_a_time_far_off_takes_nothing_away_and_later_entries_count(bench):
-    own, mine = pattern_id("Read the whole error first"), bench.replica("velma")
-    push(bench, record("", {MALLORY: {"rem": {mine: NEVER}}}, own))
-    bench.sync("velma")
-    assert bench.seen("velma") == {"Read the whole error first": 1}
-    bench.correct("velma", "Read the whole error first")
-    assert bench.seen("velma") == {"Read the whole error first": 2}
-    bench.run("velma", "retire", own)
-    assert bench.seen("velma") == {}
-    bench.run("velma", "restore", own)
-    assert bench.seen("velma") == {"Read the whole error first": 2}
-
-
-def test_an_add_of_a_time_far_off_is_taken_away_by_its_remove(bench):
-    push(bench, record(LESSON, {TANK: told(add=NEVER)}), by=TANK)
-    bench.sync("velma")
-    assert LESSON in texts(bench)
-    bench.run("velma", "retire", pattern_id(LESSON))
-    assert LESSON not in texts(bench)
 
 
 def test_who_cannot_word_a_lesson_for_a_time_to_come_is_told_so_and_by_whom(bench):

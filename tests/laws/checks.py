@@ -800,27 +800,25 @@ def _of(said: Mapping[Atom, Any], part: str, policy: Policy) -> Iterator[tuple[A
 
 
 def the_adds_that_are_in(lines: Sequence[Line], policy: Policy) -> dict[str, str]:
-    """OR-Set: the newest add of each writer that no remove has seen; one beyond the cut has seen what it copies."""
+    """OR-Set: every add of every line that no remove has seen, the newest of each writer."""
     said = [(atom, value) for line in lines for atom, value in _atoms(line) if _allowed(atom[0], policy)]
     removes = [(atom[2], value) for atom, value in said if atom[1] == "rem"]
-    adds = dict(sorted((atom[0], value) for atom, value in said if atom[1] == "add"))
-    seen = [(writer, stamp) for writer, stamp in removes if stamp in (min(stamp, policy.cut), adds.get(writer))]
-    return {writer: add for writer, add in adds.items() if all(add > stamp for each, stamp in seen if each == writer)}
+    adds = [(atom[0], value) for atom, value in said if atom[1] == "add"]
+    live = sorted(add for add in adds if all(add[1] > stamp for writer, stamp in removes if writer == add[0]))
+    return dict(live)
 
 
 def the_fields_that_show(lines: Sequence[Line], policy: Policy) -> dict[str, bytes]:
-    """LWW-Registers: the latest edit that is neither in the future nor replaced, else the largest first wording.
-
-    An edit is replaced by a mark with its very stamp, whose writer set the field, too.
-    """
+    """LWW-Registers: the latest edit that is neither in the future nor replaced, else the largest first wording."""
     said = joined_by_definition(lines)
-    sets = {(writer, field) for writer, field, _ in _of(said, "set", policy)}
-    over = {(writer, field, stamp) for by, writer, field, stamp in _of(said, "over", policy) if (by, field) in sets}
+    over: dict[tuple[str, str], str] = {}
+    for _, writer, field, stamp in _of(said, "over", policy):
+        over[writer, field] = max(stamp, over.get((writer, field), ""))
     shown: dict[str, tuple[str, str, bytes]] = {}
     for _, field, value in _of(said, "first", policy):
         shown[field] = max(shown.get(field, ("", "", b"")), ("", "", canonical(value)))
     for writer, field, (stamp, value) in _of(said, "set", policy):
-        if stamp <= policy.cut and (writer, field, stamp) not in over:
+        if stamp <= policy.cut and stamp > over.get((writer, field), ""):
             shown[field] = max(shown.get(field, ("", "", b"")), (stamp, writer, canonical(value)))
     return {field: value for field, (_, _, value) in shown.items() if field != "at"}
 

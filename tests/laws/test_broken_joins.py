@@ -4,7 +4,6 @@ A case names the mutation and the law that catches it. First the law is shown th
 that a law which complains of everything is no proof either.
 """
 
-import functools
 import inspect
 import json
 from collections.abc import Callable
@@ -736,43 +735,13 @@ def _parts_of_all(line: Line, policy: Policy) -> dict[str, dict[str, int]]:
     return parts
 
 
-def _removed(line: Line, policy: Policy) -> dict[str, str]:
-    adds = {writer: column.add for writer, column in line.w.items()}
-    return functools.reduce(orset.join, pattern._removes(line.w, adds, policy.cut).values(), {})
-
-
-def _over_of_all_before(line: Line, policy: Policy = pattern.NO_POLICY) -> Pattern:
-    """A mark takes back whatever is stamped before it."""
-    marks = line.marks("over")
-    columns = {
-        writer: msgspec.structs.replace(
-            column, set={f: edit for f, edit in column.set.items() if edit[0] > marks.get((writer, f), "")}
-        )
-        for writer, column in line.w.items()
-    }
-    return fold(Line(line.id, columns), policy)
-
-
-def _replaced_by_the_blocked(line: Line, policy: Policy = pattern.NO_POLICY) -> Pattern:
-    """A fold that leaves out what the blocked replaced."""
-    allowed = {writer: column for writer, column in line.w.items() if checks._allowed(writer, policy)}
-    marks = Line(line.id, {writer: line.w[writer] for writer in line.w.keys() - allowed.keys()}).marks("over")
-    columns = {
-        writer: msgspec.structs.replace(
-            column, set={f: edit for f, edit in column.set.items() if edit[0] != marks.get((writer, f))}
-        )
-        for writer, column in allowed.items()
-    }
-    return fold(Line(line.id, columns), Policy(policy.cut))
-
-
 def _live_whoever_removed(line: Line, policy: Policy) -> dict[str, str]:
     """Who is blocked here removes all the same."""
-    return orset.live(fold(line, policy).adds, _removed(line, policy))
+    return orset.live(fold(line, policy).adds, pattern._removed(line.w))
 
 
 def _remove_wins_live(line: Line, policy: Policy) -> dict[str, str]:
-    removed = _removed(line, policy)
+    removed = pattern._removed(line.w)
     return {w: s for w, s in fold(line, policy).live.items() if s > max(removed.values(), default="")}
 
 
@@ -811,8 +780,6 @@ def _undone_by_anybody(line: Line, policy: Policy = pattern.NO_POLICY) -> Patter
 FOLDS = [
     _fold("adds-cut", checks.presence_is_the_or_set_of_what_was_said, _of(_cut_adds)),
     _fold("removes-cut", checks.presence_is_the_or_set_of_what_was_said, _of(_cut_removes)),
-    _fold("removes-from-the-future-count", checks.presence_is_the_or_set_of_what_was_said,
-          lambda line, policy=pattern.NO_POLICY: fold(line, policy._replace(cut=checks.FOREVER))),
     _fold("removes-of-the-blocked-count", checks.presence_is_the_or_set_of_what_was_said,
           _changing(live=_live_whoever_removed), st.lists(disputes("add", "rem"), min_size=1), checks.policies),
     _fold("remove-wins", checks.presence_is_the_or_set_of_what_was_said, _changing(live=_remove_wins_live)),
@@ -822,8 +789,6 @@ FOLDS = [
           _changing(fields=_fields_of_smaller_writers), st.lists(disputes("set"), min_size=1), checks.policies),
     _fold("what-was-replaced-comes-back", checks.fields_are_the_registers_of_what_was_said,
           _changing(fields=_fields_without_over), st.lists(disputes("set", "over"), min_size=1), checks.policies),
-    _fold("marks-replace-all-before", checks.fields_are_the_registers_of_what_was_said, _over_of_all_before,
-          st.lists(disputes("set", "over"), min_size=1), checks.policies),
     _fold("edits-from-the-future-count", checks.fields_are_the_registers_of_what_was_said,
           lambda line, policy=pattern.NO_POLICY: fold(line, policy._replace(cut=checks.FOREVER))),
     _fold("time-of-first-sight-is-a-field", checks.fields_are_the_registers_of_what_was_said,
@@ -850,7 +815,9 @@ FOLDS = [
     _fold("counts-of-the-blocked-kept", checks.who_is_blocked_is_as_one_who_never_wrote,
           _changing(totals=lambda line, _p: fold(line).totals), line, checks.policies),
     _fold("marks-of-the-blocked-kept", checks.who_is_blocked_is_as_one_who_never_wrote,
-          _replaced_by_the_blocked,
+          lambda line, policy=pattern.NO_POLICY: fold(
+              Line(line.id, {w: c if checks._allowed(w, policy) else Column(over=c.over) for w, c in line.w.items()}),
+              Policy(policy.cut)),
           disputes("set", "over"), checks.policies),
     _fold("bare-agents-not-blocked", checks.who_is_blocked_is_as_one_who_never_wrote,
           lambda line, policy=pattern.NO_POLICY: fold(

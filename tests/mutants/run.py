@@ -106,8 +106,8 @@ MUTANTS = [
     Mutant(
         "a replaced edit from the future comes back when its time has come",
         "fleet/model/pattern.py",
-        "    replaced = _replaced(line)\n",
-        "    replaced = _replaced(Line(line.id))\n",
+        '    replaced = line.marks("over")\n',
+        '    replaced = Line(line.id).marks("over")\n',
         ("tests/laws/test_folds.py",),
     ),
     Mutant(
@@ -135,8 +135,8 @@ MUTANTS = [
     Mutant(
         "the newest record is counted again at every counting",
         "fleet/learn/counting.py",
-        "each.at > line.counted_up_to(replica, ",
-        "each.at >= line.counted_up_to(replica, ",
+        "each.at > line.counted_up_to(replica)",
+        "each.at >= line.counted_up_to(replica)",
         ("tests/learn", "tests/cli"),
     ),
     Mutant(
