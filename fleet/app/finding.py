@@ -225,8 +225,10 @@ def first_stamp(since: str) -> clock.Stamp:
     if span := re.fullmatch(r"(?a)(\d{1,4})([hdw])", since.strip()):
         return clock.shifted(clock.nearest(World().wall_ms()), -int(span[1]) * _SPANS_MS[span[2]])
     if (since_ms := dates.to_ms(since)) is None:
-        example = "such as 2026-11-20, 2026-11-20T14:30Z, or 12h, 3d, 2w for hours, days, weeks ago"
-        raise UsageError(f"--since takes a day or a time, {example}; not {since[:40]!r}. Nothing was changed")
+        example = (
+            "the years 2000 to 2100, such as 2026-11-20, 2026-11-20T14:30Z, or 12h, 3d, 2w for hours, days, weeks ago"
+        )
+        raise UsageError(f"--since takes a day or a time in {example}; not {since[:40]!r}. Nothing was changed")
     return clock.nearest(since_ms)
 
 
@@ -292,6 +294,8 @@ def lesson_as_json(lesson: Pattern, *, is_whole: bool = False, wordings: Sequenc
         "agents": lesson.agents(),
         "state": state,
         **({"retired_by": lesson.retired_by} if lesson.retired_by else {}),
+        "who": names.agent_of(lesson.by),
+        "changed": one_line(Renderer().edits(lesson)),
         "first": lesson.at if day(lesson.at) else "",
         "last": lesson.last_seen,
         **_trigger(lesson),

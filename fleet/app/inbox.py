@@ -223,7 +223,7 @@ def _mirror(
 def _pair_item(pair: Pair) -> Item:
     one, other = sorted((pair.one, pair.other), key=lambda each: each.id)
     is_opposed = pair.kind == reviewing.CONTRADICTION
-    wordings = [f"{each.text} (seen {each.count('seen'):,}; {each.id})" for each in (one, other)]
+    wordings = pair._replace(one=one, other=other).rows()
     corrections = [f"= {each.id}: {each.correct}" for each in (one, other) if each.correct]
     return Item(
         kind="contradiction" if is_opposed else "merge",

@@ -460,9 +460,9 @@ class Pair(NamedTuple):
     def rows(self) -> list[str]:
         """Return a line for each of the two: its text, author and count."""
         rows = []
-        for number, lesson in enumerate((self.one, self.other), 1):
+        for lesson in (self.one, self.other):
             parts = [Renderer().author(lesson.by), f"seen {lesson.count('seen'):,}", Renderer().edits(lesson)]
-            rows.append(f"  {number}  {lesson.text}  ({', '.join(filter(None, parts))}; {lesson.id})")
+            rows.append(f"{lesson.text} ({', '.join(filter(None, parts))}; {lesson.id})")
         return rows
 
 

@@ -84,7 +84,7 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
         promoted: lessons that entered a memory here.
         put_back: files here that lacked lines of the clan's tree, and have them again.
         left_out: lessons of which a part is left out here until a person decides.
-        purged: lessons that one other writer purged of words, many at once.
+        purged: lessons that one other writer purged of words, many at once, or any in a name of this folder.
         review: a line for each kind of question that waits for ``fleet review``.
     """
 
@@ -354,7 +354,7 @@ def _warn_of_news(workspace: Workspace) -> None:
     """Warn a person, who gave a command, of what is told once: a hook's warnings go to a log that nobody reads."""
     if purged := workspace.trust.purged(forget=True):
         starting.forget(workspace)  # it names them, too
-        workspace.warnings += workspace.trust.purge_sentences(purged)
+        workspace.warnings += workspace.trust.purge_sentences(purged, workspace.mine())
     _warn_of_purged_words(workspace)
     if overruled := Weighing(workspace).overruled(forget=True):
         starting.forget(workspace)

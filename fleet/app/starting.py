@@ -341,7 +341,8 @@ class SessionStart:
         lines += [pending.summary()] if pending.number else []
         if gone := len(Inboxes(workspace, [agent]).dropped()):
             lines.append(f"{counted(gone, 'draft')} dropped, since nobody decided in time: fleet inbox")
-        lines += workspace.trust.sentences() + workspace.trust.purge_sentences(workspace.trust.purged())
+        lines += workspace.trust.sentences()
+        lines += workspace.trust.purge_sentences(workspace.trust.purged(), workspace.mine())
         lines += reflecting.to_review(Weighing(workspace).last_clusters()) + Weighing(workspace).overruled()
         for proposal in Journal(workspace, agent).proposals():
             lines.append(f"{proposal.code} ({proposal.name}) worked and is no lesson yet: {proposal.command}")

@@ -1,6 +1,6 @@
 """Commands for when something went wrong: log a correction, state a lesson, log a discovery."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,8 +17,8 @@ from fleet.model import names
 from fleet.model.discovery import TYPES, Discovery
 from fleet.model.errors import FleetError, UsageError
 from fleet.store.workspace import Workspace
-from fleet.text.dates import rfc3339
 from fleet.text.screening import counted, one_line, shortened
+from fleet.text.similarity import Near
 
 if TYPE_CHECKING:
     from fleet.learn.signals import Waiting
@@ -85,7 +85,7 @@ def _correct(
     with _logging() as (workspace, who):
         session = output.chosen.session_named()
         logged = learning.correct(workspace, who, correction, session=session, same=same)
-        _show_logged(logged, {}, same, pattern)
+        _show_logged(workspace, logged, {}, same, pattern)
 
 
 @app.command("discover")
@@ -159,7 +159,7 @@ def _learn(
         done = learning.state_lesson(
             workspace, who, correction, pattern, right, trigger=trigger, same=same, session=session
         )
-        _show_logged(done, {"entry": done.entry}, same, pattern)
+        _show_logged(workspace, done, {"entry": done.entry}, same, pattern)
 
 
 def _unstated(workspace: Workspace) -> list[output.Offer]:
@@ -170,9 +170,7 @@ def _unstated(workspace: Workspace) -> list[output.Offer]:
 def _show_waiting(waiting: "list[Waiting]", failures: int) -> None:
     """Show entries without a lesson, and the number of the failed builds that are not among them."""
     document: dict[str, Any] = {
-        "waiting": [
-            {"id": each.id, "when": rfc3339(each.when), "title": each.title, "wrong": each.wrong} for each in waiting
-        ],
+        "waiting": [{"id": each.id, "when": each.at, "title": each.title, "wrong": each.wrong} for each in waiting],
         **({"failures": failures} if failures else {}),
     }
     marked = [(each, "dismissed: " if each.is_dismissed else "") for each in waiting]
@@ -183,12 +181,14 @@ def _show_waiting(waiting: "list[Waiting]", failures: int) -> None:
         output.hint(f'state each: fleet learn {first.id} --pattern "..."')
 
 
-def _show_logged(logged: LogResult, more: Mapping[str, Any], same: str, own: str) -> None:
+def _show_logged(workspace: Workspace, logged: LogResult, more: Mapping[str, Any], same: str, own: str) -> None:
     """Show what became of a correction, and which lessons are nearest, unless it was logged as the ``same`` as one.
 
     ``own``: its words, which stay in the log alone where the lesson has others.
     """
-    near = [] if same else [msgspec.structs.asdict(each) for each in logged.near]
+    found = [] if same else logged.near
+    authors = _authors(workspace, found)
+    near = [msgspec.structs.asdict(each) | {"who": authors.get(each.id, "")} for each in found]
     whole = logged.whole if logged.whole > logged.seen else 0
     optional = {"echo": logged.is_echo, "promoted": logged.promoted, "advice": logged.advice, "near": near}
     optional |= {"was_retired_by": logged.retired_by, "whole": whole}
@@ -203,7 +203,8 @@ def _show_logged(logged: LogResult, more: Mapping[str, Any], same: str, own: str
     if logged.promoted:
         rows.append(f"  promoted: it stands in {logged.promoted} from now on, and every session starts with it")
     rows += [f"  {logged.advice}"] if logged.advice else []
-    rows += [_near_row(logged.id, each["id"], one_line(each["text"]), each["differs"]) for each in near]
+    others = {id_: who for id_, who in authors.items() if who not in workspace.agents_here()}
+    rows += [_near_row(logged.id, each, others.get(each.id, "")) for each in found]
     output.show(document | {name: value for name, value in optional.items() if value}, rows)
     if same and own and names.normalise(own) != names.normalise(logged.text):
         output.hint(f"--pattern stays in the log alone: `fleet edit {logged.id} --set text=...` words the lesson anew")
@@ -212,11 +213,18 @@ def _show_logged(logged: LogResult, more: Mapping[str, Any], same: str, own: str
     output.note_secrets(logged.secrets)
 
 
-def _near_row(logged: str, pattern: str, text: str, differs: tuple[str, ...]) -> str:
-    text = shortened(text, _NEAR_CHARS_MAX)
-    if differs:
-        return f"  close to {pattern}: {text} (differs in {', '.join(differs)})"
-    return f"  close to {pattern}: {text} (same lesson? fleet merge {pattern} {logged}; next time add --same {pattern})"
+def _authors(workspace: Workspace, near: Sequence[Near]) -> dict[str, str]:
+    """Return by id who worded each of these lessons: its author, or who set its text since."""
+    lessons = workspace.patterns.lessons_of([each.id for each in near]) if near else {}
+    by = {id_: lesson.edited.get("text", ("", ""))[1] or lesson.by for id_, lesson in lessons.items()}
+    return {id_: one_line(names.agent_of(writer)) for id_, writer in by.items()}
+
+
+def _near_row(logged: str, near: Near, who: str) -> str:
+    pattern, text = near.id, f"{shortened(one_line(near.text), _NEAR_CHARS_MAX)} ({f'{who}; ' if who else ''}"
+    if near.differs:
+        return f"  close to {pattern}: {text}differs in {', '.join(near.differs)})"
+    return f"  close to {pattern}: {text}same lesson? fleet merge {pattern} {logged}; next time add --same {pattern})"
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fleet.app import inbox, reviewing
+from fleet.app.finding import lesson_as_json
 from fleet.app.inbox import Listing
 from fleet.app.reviewing import Changes, Pair, Question
 from fleet.cli import output
@@ -257,7 +258,8 @@ def _answered(workspace: Workspace, agent: str, argument: str) -> dict[str, str]
 
 
 def _pair_as_json(pair: Pair) -> dict[str, Any]:
-    lessons = [{"id": each.id, "text": each.text, "seen": each.count("seen")} for each in (pair.one, pair.other)]
+    shown = (lesson_as_json(each) for each in (pair.one, pair.other))
+    lessons = [{name: each[name] for name in ("id", "text", "seen", "who", "changed")} for each in shown]
     document = {"pair": pair.name, "kind": pair.kind, "lessons": lessons, "differs": list(pair.differs)}
     return document | {"answers": list(reviewing.ANSWERS[pair.kind])}
 
@@ -280,7 +282,8 @@ def _listed(lessons: Sequence[tuple[str, str]], indent: str) -> list[str]:
 
 def _list(pairs: list[Pair]) -> None:
     for pair in pairs:
-        output.echo("\n".join([f"{pair.name}  {pair.kind}", *pair.rows()]))
+        rows = (f"  {number}  {row}" for number, row in enumerate(pair.rows(), 1))
+        output.echo("\n".join([f"{pair.name}  {pair.kind}", *rows]))
     if pairs:
         answers = "|".join(reviewing.ANSWERS[pairs[0].kind])
         output.note(f"answer each: fleet review --answer {pairs[0].name}={answers}")

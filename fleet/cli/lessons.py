@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from crdt import clock
 from fleet.app import finding, lessons, reflecting, reviewing, starting
 from fleet.cli import output
 from fleet.cli.output import COMPLETE, argument, flag, option
@@ -17,7 +18,7 @@ from fleet.model.names import FIELDS, LABELS
 from fleet.model.pattern import REDACTED, Pattern
 from fleet.recall.wording import Renderer, not_working
 from fleet.store.workspace import Workspace
-from fleet.text.dates import rfc3339
+from fleet.text.dates import to_ms
 from fleet.text.screening import counted, one_line, readable
 
 _LISTED = 100
@@ -85,11 +86,7 @@ def _patterns(
         if (more := listing.total - len(listing.lessons)) > 0:
             output.note(f"{more:,} more: -n {listing.total} lists all of them, `fleet search` looks for some")
         if not listing.lessons:
-            texts = [each.text for each in workspace.patterns.records()]
-            is_unasked = starting.is_unasked(workspace) and bool(workspace.agents_here())
-            new = "left_out" if texts else "unasked" if is_unasked else "new"
-            none = _NONE["narrowed" if any(filters) else "retired" if any(texts) else new]
-            output.echo(none.format(sync=workspace.sync_command))
+            output.echo(_NONE[_why_none(workspace, filters)].format(sync=workspace.sync_command))
         if listing.refused:
             output.note(f"{counted(listing.refused, 'line')} could not be read; `fleet status` shows why")
 
@@ -97,10 +94,24 @@ def _patterns(
 _NONE = {
     "narrowed": "no lesson is like that; without the filters there may be some",
     "retired": "no lesson stands: all were retired, or merged. `fleet patterns --all` lists them",
+    "purged": "no lesson has words: those of all were purged, secrets perhaps. If it was wrong, a commit of the clan's "
+    "branch before that has them, as has a backup",
     "left_out": "all lessons are left out here: their writers are blocked (`fleet status`), or wait for `fleet review`",
     "unasked": "no lessons are here yet; `{sync}` asks the clan for what it knows",
     "new": "no lessons yet. `fleet correct --wrong ... --right ... --pattern ...` logs the first",
 }
+
+
+def _why_none(workspace: Workspace, filters: finding.ListFilter) -> str:
+    """Return why no lesson is listed, as a key of ``_NONE``."""
+    texts = {each.id: each.text for each in workspace.patterns.records()}
+    if any(filters):
+        return "narrowed"
+    if any(texts.values()):
+        return "retired"
+    if texts:
+        return "purged" if texts.keys() <= {*workspace.db.purged_ids()} else "left_out"
+    return "unasked" if starting.is_unasked(workspace) and workspace.agents_here() else "new"
 
 
 def _rows(grouped: Any, into: str) -> Iterator[output.Row]:
@@ -142,7 +153,8 @@ def _show(
     with output.opened() as workspace:
         if pattern.startswith("c-"):
             fields = lessons.show_correction(workspace, pattern)
-            output.show(fields | {"when": rfc3339(fields["when"])}, _correction_rows(fields))
+            ms = to_ms(fields["when"])
+            output.show(fields | {"when": "" if ms is None else clock.pack(ms)}, _correction_rows(fields))
             return
         if pattern.startswith("d-"):
             fields = lessons.show_discovery(workspace, pattern)

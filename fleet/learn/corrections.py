@@ -294,6 +294,8 @@ class Corrections:
         ``entry``: its id in the log, "" where it cannot be counted yet.
         """
         known, text = target.lesson, logged.pattern
+        if known is not None and not known.text:
+            self._warn_of_purge(target)
         seen = 1 + _uncounted(target, page) + (known.count("seen") if known is not None else 0)
         lesson, known_as = (known.id, known.text or text) if known is not None else (target.id, text)
         find_near: Callable[[], list[Near]] = (
@@ -305,6 +307,15 @@ class Corrections:
         if known is not None and normalise(logged.right) not in ("", normalise(known.correct)):
             result.find_right = lambda: self._other_right(target, logged.right)
         return result
+
+    def _warn_of_purge(self, target: _Target) -> None:
+        """Warn of a lesson that stays without words, since somebody purged all that this writer will give it."""
+        me, cut = self._workspace.replica_name(self._agent), self._workspace.policy().cut
+        if by := next(filter(None, (line.purger(me, "text", cut) for line in target.members.values())), ""):
+            self._workspace.warn(
+                f"{by} purged the words that {me} gives {target.id}, and for a time to come: this occurrence is "
+                "logged, and counts for a lesson that nobody is shown. Log it in other words"
+            )
 
     def _other_right(self, target: _Target, right: str) -> str:
         """Return the right way that a lesson has now, "" where it is this one."""

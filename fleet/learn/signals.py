@@ -110,6 +110,12 @@ class Waiting(NamedTuple):
     is_failure: bool = False
     is_dismissed: bool = False
 
+    @property
+    def at(self) -> str:
+        """The stamp of its time; "" where that is unreadable."""
+        ms = dates.to_ms(self.when)
+        return "" if ms is None else clock.pack(ms)
+
     def shown(self) -> str:
         """Return the person's words as one line, where the title is a part of them, else the title.
 

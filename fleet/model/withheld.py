@@ -11,7 +11,8 @@ A person is asked about two kinds of parts. They are detected where rows are joi
   their number. Writers unknown until now count together as one writer, and so do those whose columns came in one other
   writer's file: their changes concern others, whatever their name.
 
-A purge mark takes words out of the join itself and cannot be withheld: where one writer purges as many, it is told.
+A purge mark takes words out of the join itself and cannot be withheld: it is told where one writer purges as many, or
+where it stands in a column of this folder that never wrote it.
 """
 
 import json
@@ -23,7 +24,7 @@ import msgspec
 
 from crdt import clock
 from crdt.clock import Stamp
-from fleet.model import limits, names
+from fleet.model import limits
 from fleet.model.line import NOTHING, BadLineError, Column, Line, canonical, decode, encode
 from fleet.model.names import FIELDS
 
@@ -151,17 +152,17 @@ class Arrivals:
         for writer in part.w:
             before = row.w.get(writer, NOTHING) if row is not None else NOTHING
             after = joined.w.get(writer, NOTHING)
-            if after == before:
+            is_own = writer in self._mine
+            if after == before or (is_own and is_ours):
                 continue
-            if writer in self._mine:
-                if not is_ours:
-                    _extend(self._own, joined.id, writer, before, after)
+            group = writer if is_own else self._group(writer, owner)
+            if row is not None and _has_purged(before, after, "" if is_own or group != writer else writer):
+                self._purged[group].add(joined.id)
+            if is_own:
+                _extend(self._own, joined.id, writer, before, after)
                 continue
             if owner and owner not in (writer, *self._mine):
                 self.brought.setdefault((joined.id, writer), owner)
-            group = self._group(writer, owner)
-            if row is not None and _has_purged(writer, before, after):
-                self._purged[group].add(joined.id)
             has_changed = row is not None and (_has_edited(before, after) or self._has_reworded(row, before, after))
             if row is not None and has_changed and (group != writer or _is_of_others(row, writer)):
                 _extend(self._edits[group], joined.id, writer, before, after)
@@ -215,8 +216,9 @@ class Arrivals:
         return [part for part in parts if not _is_nothing(part.part)]
 
     def purged(self, lessons: Callable[[], int]) -> dict[str, int]:
-        """Return the groups that purged words of many lessons of others at once, and of how many."""
-        return {group: len(ids) for group, ids in self._purged.items() if _is_bulk(len(ids), lessons)}
+        """Return the groups that purged words of many lessons at once, and of how many; a column of ours: of any."""
+        purged = {group: len(ids) for group, ids in self._purged.items()}
+        return {group: number for group, number in purged.items() if group in self._mine or _is_bulk(number, lessons)}
 
     def _held(self, kind: str, group: str, id_: str, writer: str, change: Withheld) -> Held:
         before = self._counting(id_, writer, change.before)
@@ -240,17 +242,24 @@ def _owner(path: str) -> str:
 
 
 def _has_edited(before: Column, after: Column) -> bool:
-    """Return whether a writer removed a lesson or set a field, other than to publish it or make it a candidate."""
-    return any(stamp > before.rem.get(target, "") for target, stamp in after.rem.items()) or any(
-        edit != before.set.get(field) and not (field == "state" and edit[1] in ("published", "candidate"))
-        for field, edit in after.set.items()
+    """Return whether a writer removed a lesson, set a field, or marked others' edits as replaced.
+
+    To publish a lesson, or to make it a candidate, is no edit.
+    """
+    edits = (each for each in after.set.items() if each[1] != before.set.get(each[0]))
+    return (
+        any(stamp > before.rem.get(target, "") for target, stamp in after.rem.items())
+        or any(marks != before.over.get(target) for target, marks in after.over.items())
+        or any(field != "state" or edit[1] not in ("published", "candidate") for field, edit in edits)
     )
 
 
-def _has_purged(writer: str, before: Column, after: Column) -> bool:
-    """Return whether a writer purged words of another agent's."""
-    agent = names.agent_of(writer)
-    return any(names.agent_of(of) != agent and marks != before.purge.get(of) for of, marks in after.purge.items())
+def _has_purged(before: Column, after: Column, own: str) -> bool:
+    """Return whether a column purges words anew, other than those of the replica ``own``.
+
+    Another replica of one agent may be anybody's: lines are not signed.
+    """
+    return any(of != own and marks != before.purge.get(of) for of, marks in after.purge.items())
 
 
 def _is_of_others(row: Line, writer: str) -> bool:

@@ -54,6 +54,7 @@ _HUNG_UP = r"(?m)^.*(?:the remote end hung up|unexpected disconnect).*$\n?"
 _OTHER_HASH = r"mismatched algorithms|does not support this repository's hash algorithm"
 # Objects that git takes for malformed: a tree with `..`, `.git` or entries out of order in it.
 _MALFORMED = r"fsck error|error: object [0-9a-f]{40,64}: |badTree|too-short tree|malformed"
+_OBJECT = r"error: object ([0-9a-f]{40,64}): "
 _UNCHECKED = ("transfer.fsckObjects=false", "fetch.fsckObjects=false")
 _OFFLINE = r"(?i)resolve host|connection (?:refused|reset)|failed to connect|timed out|unreachable|no route|no answer"
 _SERVER_FAULT = r"unpacker error|No space left|Disk quota|Read-only file system|Input/output error"
@@ -91,6 +92,7 @@ class GitRemote:
         self.name = for_terminal(self._url.redacted)
         self._author = author
         self._has_turned = False
+        self._malformed = ""  # id of the object for which git refused the last fetch
         self._mirror = mirror
         self._copy = Bare(mirror.folder, timeout_s, self._url.secrets, mirror.listings, mirror.places)
 
@@ -181,7 +183,8 @@ class GitRemote:
         self.skipped += len(refused) + len(large) + len(ignored)
         if ignored:
             named = _listed([f"{path} ({entries.ignored[path]})" for path in ignored])
-            self.warnings.append(f"{self.name}: {len(ignored):,} files are held, not read and not dropped: {named}")
+            what = counted(len(ignored), "file is", "files are")
+            self.warnings.append(f"{self.name}: {what} held, not read and not dropped: {named}")
         for path in large:
             is_one = listing[path].size > tree.BLOB_BYTES_MAX
             verb, limit = ("is", tree.BLOB_BYTES_MAX) if is_one else ("makes the pull", tree.TREE_BYTES_MAX)
@@ -205,18 +208,28 @@ class GitRemote:
         # Nothing of it is ever checked out, and only plain files at the clan's own paths are read: it stops nobody.
         if re.search(_MALFORMED, done.err) and self._run_remote(*_FETCH, is_checked=False).code == 0:
             self._copy.ignore({self._copy.ref(SEEN): "git refuses it"})  # it is no damage of our copy
+            self._malformed = found[1] if (found := re.search(_OBJECT, done.err)) else ""
             return self._copy.ref(SEEN)
         if self._copy.is_damaged(done):
             raise GitDamaged(why)
         raise self._unavailable(why)
 
     def _warn_of_malformed(self, head: Mark, why: str) -> None:
-        """Warn of a head that git refused, or that has too many files; the next push puts a good tree on top."""
-        named = _listed([repr(path) for path in self._copy.fit(head)[1]])
-        author = for_terminal(self._copy.committer(head))[:200]
+        """Warn of a head that git refused, or that has too many files; the next push puts a good tree on top.
+
+        git refuses a good tree as well while one before it in the history is new here: it was mended since.
+        """
+        brought = self._copy.bringer(self._malformed, head) if self._malformed else ""
+        named = _listed([repr(path) for path in self._copy.fit(brought or head)[1]])
+        author = for_terminal(self._copy.committer(brought or head))[:200]
+        who = f"the {'commit that brought it' if brought not in ('', head) else 'last commit'} says it is by {author}"
+        what = f"{why}{f', for {named}' if named else ''}; {who}"
+        if brought and not self._copy.fit(head)[1] and not self._copy.has_object(head, self._malformed):
+            self.warnings.append(f"{self.name}: what was on {self._branch}: {what}. It was mended since")
+            return
         self.warnings.append(
-            f"{self.name}: what is on {self._branch}: {why}{f', for {named}' if named else ''}; the last commit says "
-            f"it is by {author}. What is well-formed was read; the next push puts a tree without the rest on top"
+            f"{self.name}: what is on {self._branch}: {what}. What is well-formed was read; the next push puts a tree "
+            "without the rest on top"
         )
         self.skipped += 1
 

@@ -615,6 +615,20 @@ class Bare:
         """Return the committer that a commit names, which nobody has checked."""
         return self.git("log", "-1", "--format=%cn <%ce>", commit).out.decode("utf-8", "replace").strip() or "nobody"
 
+    def bringer(self, oid: str, head: str) -> str:
+        """Return the oldest commit of a history that is, or brought, an object; "" where git finds none."""
+        log = ("log", f"--max-count={_HISTORY_MAX}")
+        rows = self.git(*log, "--format=%H %T", head).out.decode("ascii").splitlines()
+        brought = [row.split()[0] for row in rows if oid in row.split()]
+        if not brought:  # it is no whole tree
+            brought = self.git(*log, "-t", f"--find-object={oid}", "--format=%H", head).out.decode("ascii").split()
+        return brought[-1] if brought else ""
+
+    def has_object(self, commit: str, oid: str) -> bool:
+        """Return whether a commit is an object, or has it in its tree; True where git cannot read all of that."""
+        done = self.git("rev-list", "--objects", "--no-walk", commit)
+        return done.code != 0 or oid.encode() in done.out
+
     def commit(
         self,
         files: Mapping[str, bytes],

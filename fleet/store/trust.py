@@ -6,7 +6,7 @@ It enters folds alone (``model.pattern.Policy``): joins and pushes do not depend
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import NamedTuple
@@ -116,7 +116,7 @@ class Trust:
         return [_sentence(kind, group, len(ids)) for (kind, group), ids in sorted(ids_by_group.items())]
 
     def note_purged(self, purged: Mapping[str, int]) -> None:
-        """Note the groups that purged words of so many lessons of others at once, until a person is told."""
+        """Note the groups that purged words of so many lessons, until a person is told."""
         if purged:
             with self._state.transaction() as connection:
                 known = self.purged()
@@ -136,14 +136,9 @@ class Trust:
         return {}
 
     @staticmethod
-    def purge_sentences(purged: Mapping[str, int]) -> list[str]:
-        """Return a sentence for each group that purged words of so many lessons of others at once."""
-        return [
-            f"{_who(group)} purged words of {number:,} lessons of others, secrets perhaps: no fleet brings them back. "
-            "If it was wrong, a commit of the clan's branch before that has them, as has a backup, and `fleet block` "
-            "leaves out what else they wrote"
-            for group, number in purged.items()
-        ]
+    def purge_sentences(purged: Mapping[str, int], mine: Container[str]) -> list[str]:
+        """Return a sentence for each group that purged words of so many lessons; ``mine``: the replicas here."""
+        return [_purge_sentence(group, number, is_own=group in mine) for group, number in purged.items()]
 
     def withhold(self, parts: Iterable[Held], at: Stamp) -> None:
         """Leave parts out until a person decides."""
@@ -221,6 +216,16 @@ def _sentence(kind: str, group: str, number: int) -> str:
         f"{_who(group)} would retire or edit {lessons} of others at once: that is left out here until you decide. "
         "`fleet review` asks"
     )
+
+
+def _purge_sentence(group: str, number: int, *, is_own: bool) -> str:
+    gone = "secrets perhaps: no fleet brings them back. If it was wrong, a commit of the clan's branch before that has "
+    gone += "them, as has a backup"
+    if is_own:
+        lessons = counted(number, "lesson")
+        return f"words of {lessons} were purged under {group}, a name of this folder, and never here, {gone}"
+    others = f"{_who(group)} purged words of {number:,} lessons of others, {gone}"
+    return f"{others}, and `fleet block` leaves out what else they wrote"
 
 
 def _who(group: str) -> str:

@@ -37,12 +37,6 @@ def to_ms(value: object) -> int | None:
     return _in_range(round(value * 1000) if abs(value) < _SECONDS_MAX else round(value))
 
 
-def rfc3339(text: str) -> str:
-    """Return a date on a page as RFC 3339, to the second; "" where it is unreadable."""
-    ms = to_ms(text)
-    return "" if ms is None else (_EPOCH + ms * _MS).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _from_text(text: str) -> int | None:
     if len(text) > _CHARS_MAX:
         return None

@@ -203,6 +203,7 @@ def test_gossip_is_narrowed_by_type_tag_agent_and_day(w):
     assert told("--since", "2020-01-01", "-n", "1") == told("--since", "3h", "-n", "1") == ["two"]
     assert told("--since", (datetime.now(UTC) + timedelta(days=2)).strftime("%Y-%m-%d")) == []
     assert "no discovery is like that" in w.run("w", "gossip", "--tag", "none").stdout
+    assert "in the years 2000 to 2100" in w.run("w", "gossip", "--since", "1999-01-01", expect=2).stderr
     assert "takes a day" in w.run("w", "gossip", "--since", "yesterweek", expect=2).stderr
     assert "takes a day" in w.run("w", "gossip", "--tag", "nowhere", "--since", "yesterweek", expect=2).stderr
     assert "gotcha" in w.run("w", "gossip", "--type", "rumour", expect=2).stderr

@@ -9,7 +9,7 @@ from fleet.learn.signals import Flag, Signals
 from fleet.store.workspace import Workspace
 
 LESSON = "In this repository use pnpm, never npm"
-RFC_3339 = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+RFC_3339 = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
 @pytest.fixture

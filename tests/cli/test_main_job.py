@@ -31,7 +31,21 @@ def test_patterns_json_has_the_promised_fields_sorted_by_id(stage):
     assert set(found) == {"patterns", "refused"}
     assert [p["id"] for p in found["patterns"]] == sorted(ids)
     assert set(found["patterns"][0]) == {
-        *("id", "text", "correct", "category", "tags", "seen", "sessions", "agents", "state", "first", "last")
+        *(
+            "id",
+            "text",
+            "correct",
+            "category",
+            "tags",
+            "seen",
+            "sessions",
+            "agents",
+            "state",
+            "who",
+            "changed",
+            "first",
+        ),
+        "last",
     }
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", found["patterns"][0]["first"])
 

@@ -749,7 +749,26 @@ def test_a_tree_that_could_lead_out_stops_nobody_and_is_put_right_by_the_next_pu
     assert server.git("ls-tree", "-r", "--name-only", after).split() == [*also, ONE, TWO]
     assert second.pull(bad) == ({TWO: b"2\n"}, after)
     assert len(second.warnings) == 1
-    assert machine(server, "three").pull("")[0] == {ONE: b"1\n", TWO: b"2\n"}
+    third = machine(server, "three")
+    assert third.pull("")[0] == {ONE: b"1\n", TWO: b"2\n"}
+    [told] = third.warnings
+    assert third._copy.committer(bad) in told, "who brought it, not who mended it"
+    assert third._copy.committer(after) not in told
+    assert ("mended since" in told, third.skipped) == (True, 0)
+
+
+def test_who_brought_a_malformed_folder_is_named_and_not_who_mended_it(server: Server):
+    good = pushed(machine(server), {ONE: b"1\n"})
+    kept = ("40000", server.git("rev-parse", f"{good}:patterns.d"), "patterns.d")
+    folder = server.tree(("100644", server.blob(b"x\n"), ".."))
+    bad = server.commit(server.tree(kept, ("40000", folder, "sub")), good)
+    first, second = machine(server), machine(server, "two")
+    first.pull(good)
+    pushed(first, {TWO: b"2\n"}, bad)
+    second.pull("")
+    [told] = second.warnings
+    assert second._copy.committer(bad) in told
+    assert ("mended since" in told, second.skipped) == (True, 0)
 
 
 def test_a_link_in_the_place_of_gitmodules_stops_nobody(server: Server):
