@@ -6,6 +6,7 @@ Each has one fault that was found once, put in by replacing one function.
 import itertools
 import os
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -230,17 +231,17 @@ _JOIN = codec.join
 
 def repeated_lines_are_added_up(patch: pytest.MonkeyPatch) -> None:
     """Two lines that say the same count twice."""
-    patch.setattr(codec, "join", _summed)
+    patch.setattr(codec, "join", lambda *lines: reduce(_summed, lines))
 
 
 def the_last_line_wins(patch: pytest.MonkeyPatch) -> None:
     """Of two lines with one id the later one stays."""
-    patch.setattr(codec, "join", lambda _mine, theirs: theirs)
+    patch.setattr(codec, "join", lambda *lines: lines[-1])
 
 
 def the_first_line_wins(patch: pytest.MonkeyPatch) -> None:
     """Of two lines with one id the earlier one stays."""
-    patch.setattr(codec, "join", lambda mine, _theirs: mine)
+    patch.setattr(codec, "join", lambda *lines: lines[0])
 
 
 FAULTS: dict[Broken, tuple[str, int]] = {
