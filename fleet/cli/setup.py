@@ -164,7 +164,7 @@ def _ask_remote(root: Path) -> str:
         return origin
     question = "Git remote to share lessons through (empty: none for now)"
     while (named := str(typer.prompt(question, default="")).strip()).casefold() not in _NONE:
-        if re.fullmatch(r"[\w-]+", named) and named != "origin" and not Path(named).exists():
+        if re.fullmatch(r"\w[\w-]*", named) and named != "origin" and not Path(named).exists():
             note(f"{named!r} is no address and no folder here: a URL, or the path of a repository; empty for none")
             continue
         try:
