@@ -69,7 +69,7 @@ class Start:
 
     @property
     def mark(self) -> str:
-        """What is written into ``.fleet/seen`` when it was shown; "" where the records were not read."""
+        """Content of ``.fleet/seen`` once the text was shown; "" where the records were not read."""
         return " ".join([self.generation, *self.left]) if self.generation else ""
 
     @staticmethod

@@ -31,7 +31,7 @@ _LOCK = os.O_RDWR | _PLAIN
 _NO_SUCH_FSYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF})
 """Errors of a file system that keeps a folder's entries itself, such as SMB and virtiofs."""
 LEFT_OUT = rb"<!-- a line of (\d+) bytes is not read -->"
-"""What stands in a page in place of a line that is too long."""
+"""Comment in a page in place of a line that is too long."""
 _ADVICE = "`fleet doctor` lists what this user may not read or write"
 
 

@@ -572,6 +572,7 @@ def _has_other_order(mine: ParsedText, theirs: ParsedText) -> bool:
 
 
 def _has_moved_numbers(mine: ParsedText, theirs: ParsedText) -> bool:
+    """Return whether the same numbers stand in another order, and not with a part of the text that stands elsewhere."""
     one, other = ([w.stem for w in each.words if w.is_number] for each in (mine, theirs))
     return one != other and sorted(one) == sorted(other) and _has_other_order(mine, theirs)
 
