@@ -10,17 +10,7 @@ import signal
 import sys
 from collections.abc import Mapping
 
-from fleet.hosts.local import (
-    AT_THE_END,
-    AT_THE_START,
-    GUEST,
-    Alarm,
-    Call,
-    LocalFolder,
-    Reflog,
-    TimeUpError,
-    explained,
-)
+from fleet.hosts.local import AT_THE_END, AT_THE_START, GUEST, Alarm, Call, LocalFolder, Reflog, TimeUpError, explained
 from fleet.hosts.payloads import HOSTS, PAYLOAD_BYTES_MAX, Payload
 from fleet.recall.ready import Ready
 from fleet.store.homes import is_root, root_around

@@ -14,16 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 
 from fleet.hosts import local
-from fleet.hosts.local import (
-    AT_THE_END,
-    AT_THE_START,
-    GUEST,
-    Call,
-    LocalFolder,
-    Reflog,
-    TimeUpError,
-    explained,
-)
+from fleet.hosts.local import AT_THE_END, AT_THE_START, GUEST, Call, LocalFolder, Reflog, TimeUpError, explained
 from fleet.hosts.payloads import EDITING_TOOLS, Payload, Reply
 from fleet.hosts.transcripts import Transcript
 from fleet.learn.attempts import AttemptLog

@@ -28,13 +28,7 @@ from fleet.model.errors import DiskError, FleetError, NoError, UsageError
 from fleet.model.pattern import Pattern
 from fleet.recall import ready, triggers
 from fleet.recall.ready import Ready, Start
-from fleet.recall.wording import (
-    LESSONS_MAX,
-    ROW_CHARS_MAX,
-    STANDING,
-    Renderer,
-    session_context,
-)
+from fleet.recall.wording import LESSONS_MAX, ROW_CHARS_MAX, STANDING, Renderer, session_context
 from fleet.reflect import evidence, housekeeping, memory_md
 from fleet.reflect.clusters import Clusters, Weighing
 from fleet.reflect.exposure import Exposures

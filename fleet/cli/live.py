@@ -144,9 +144,7 @@ app.add_typer(live_app)
 
 
 @app.command("who")
-def _who(
-    on: Annotated[str | None, option("--on", "TEXT", "Show others what you work on.")] = None,
-) -> None:
+def _who(on: Annotated[str | None, option("--on", "TEXT", "Show others what you work on.")] = None) -> None:
     """Show who is online, since when, and on what."""
     with output.opened() as workspace:
         if on is not None:  # the sidecar publishes it in a moment

@@ -25,9 +25,7 @@ app = output.commands()
 
 
 @app.command("poll")
-def _poll(
-    local: Annotated[bool, flag("--local", "Only what concerns this machine; no sync.")] = False,
-) -> None:
+def _poll(local: Annotated[bool, flag("--local", "Only what concerns this machine; no sync.")] = False) -> None:
     """Do all timed work that is due, once. A sidecar does so again and again; cron may."""
     with output.acting() as (workspace, who):
         ticked = schedule.tick(workspace, who).run(local=local)
