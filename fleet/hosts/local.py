@@ -44,7 +44,6 @@ _EVER_MS = 2**63
 _MARK_BYTES_MAX = 200
 _WORD_CHARS_MAX = 80
 _WHAT_CHARS_MAX = 600
-_LOG = "log"
 _CONFIG_BYTES_MAX = 1024 * 1024
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 _REFLOG = "reflog"
@@ -118,8 +117,10 @@ class LocalFolder:
         except OSError:
             return []
 
-    def add_line(self, name: str, entry: dict[str, str]) -> None:
+    def log(self, name: str, event: str, what: str, **who: str) -> None:
         """Add a JSON line to a log. A full log is renamed to ``<name>.1``, over the one before."""
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        entry = {"at": at, "event": event[:_WORD_CHARS_MAX], **who, "what": what[:_WHAT_CHARS_MAX]}
         # ASCII, with all else escaped: one line, and safe on a terminal.
         line = json.dumps(entry).encode() + b"\n"
         if self.write((name,), line, os.O_APPEND, LOG_BYTES_MAX):
@@ -349,14 +350,7 @@ class Call:
     def log(self, what: str) -> None:
         """Add a line to ``.fleet/log``, if there is a workspace to have one."""
         if self.root:
-            entry = {
-                "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                "event": self.event[:_WORD_CHARS_MAX],
-                "host": self.host,
-                "session": self.session,
-                "what": what[:_WHAT_CHARS_MAX],
-            }
-            LocalFolder(self.root).add_line(_LOG, entry)
+            LocalFolder(self.root).log("log", self.event, what, host=self.host, session=self.session)
 
     def sets(self, section: str) -> bool:
         """Return True where a section of ``fleet.toml`` may set anything, so that its defaults may not hold.
@@ -383,26 +377,22 @@ class Call:
 
 
 class Alarm:
-    """Limit of wall time, after which ``TimeUpError`` is raised in the block; none outside the main thread."""
+    """Limit of wall time, after which ``TimeUpError`` is raised in the block; for the main thread alone."""
 
     def __init__(self, limit_s: float) -> None:
-        self.limit_s = limit_s
+        self._limit_s = limit_s
 
     def __enter__(self) -> None:
-        try:
-            self._before = signal.signal(signal.SIGALRM, _ring)
-            self._outer_s = signal.setitimer(signal.ITIMER_REAL, self.limit_s)[0]
-            self._began_s = time.monotonic()
-        except ValueError:
-            self.limit_s = 0.0
+        self._before = signal.signal(signal.SIGALRM, _ring)
+        self._outer_s = signal.setitimer(signal.ITIMER_REAL, self._limit_s)[0]
+        self._began_s = time.monotonic()
 
     def __exit__(self, *_: object) -> None:
-        if self.limit_s:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, self._before)
-            if self._outer_s:
-                left_s = self._outer_s - (time.monotonic() - self._began_s)
-                signal.setitimer(signal.ITIMER_REAL, max(left_s, 0.001))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
+        if self._outer_s:
+            left_s = self._outer_s - (time.monotonic() - self._began_s)
+            signal.setitimer(signal.ITIMER_REAL, max(left_s, 0.001))
 
 
 def _ring(number: int, frame: "FrameType | None") -> None:  # noqa: ARG001 - as signal.signal wants it

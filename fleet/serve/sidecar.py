@@ -529,12 +529,8 @@ async def _serve_live(settings: config.Live, log: _Log) -> None:
 
 
 def _log(root: Path, agent: str, event: str, what: str) -> None:
-    if not root.is_dir():  # somebody has removed the folder: no log makes it anew
-        return
-    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    text = screening.redact(screening.strip_controls(what))[:600]
-    entry = {"at": at, "event": event, "agent": agent, "pid": str(os.getpid()), "what": text}
-    LocalFolder(str(root)).add_line(LOG, entry)
+    text = screening.redact(screening.strip_controls(what))
+    LocalFolder(str(root)).log(LOG, event, text, agent=agent, pid=str(os.getpid()))
 
 
 # --- systemd, where it started this process (sd_notify(3)) ------------------------------------------------------------

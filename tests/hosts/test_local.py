@@ -29,7 +29,7 @@ def test_a_mark_tells_when(tmp_path, monkeypatch):
 def test_a_workspace_that_was_taken_away_is_made_again_by_nobody_who_notes_something(tmp_path):
     root = tmp_path / "gone"
     assert not LocalFolder(str(root)).mark("fired", "Stop", word="claude-code")
-    LocalFolder(str(root)).add_line("sidecar.log", {"event": "synced"})
+    LocalFolder(str(root)).log("sidecar.log", "synced", "")
     Ready(str(root), "velma").note_seen("7")
     with pytest.raises(OSError, match="gone"), Bare(root / ".fleet/git", 1).locked():
         pass
