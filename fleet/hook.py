@@ -34,10 +34,7 @@ _NOTHING: _Output = (0, "", "")
 
 
 def main(argv: list[str]) -> int:
-    """Answer one hook, given the words behind ``fleet hook``; return the exit code.
-
-    It is 0, or 2 for a tool call that is blocked, where the host reads that alone.
-    """
+    """Answer one hook, given the words behind ``fleet hook``; return its exit code: 2 for a call that is blocked."""
     if os.environ.get("FLEET_DISABLED") == "1":
         return 0
     if argv[:1] in ([AT_THE_END], [AT_THE_START]):
@@ -84,7 +81,7 @@ def _answer(call: Call, environment: Mapping[str, str]) -> _Output:
     call.event = payload.event
     call.agent = _find_agent(call.root, environment) or GUEST
     call.can_write = LocalFolder(call.root).mark("fired", payload.event, word=payload.host)
-    if payload.transcript and payload.event in _HEARD:
+    if payload.event in _HEARD:
         has_ended = payload.event == "SessionEnd"
         LocalFolder(call.root).hear(call.session, call.host, call.agent, payload.transcript, has_ended=has_ended)
     if not _has_work(call, payload):
@@ -96,16 +93,12 @@ def _answer(call: Call, environment: Mapping[str, str]) -> _Output:
 
 def _has_work(call: Call, payload: Payload) -> bool:
     """Return True where more than this module is needed; cheap, and in doubt True."""
-    event = payload.event
-    if event in ("PreToolUse", "PostToolUse"):
-        return _has_failed(call) or (
-            payload.is_own or Ready(call.root, call.agent).has_rows() or Ready(call.root, call.agent).has_guards()
-            if event == "PreToolUse"
-            else payload.may_have_failed
-            or payload.is_own
-            or (payload.can("late") and Ready(call.root, call.agent).has_rows())
-            or _has_happened(call, payload)
-        )
+    event, ready = payload.event, Ready(call.root, call.agent)
+    if event == "PreToolUse":
+        return _has_failed(call) or payload.is_own or ready.has_rows() or ready.has_guards()
+    if event == "PostToolUse":
+        is_due = _has_failed(call) or payload.may_have_failed or payload.is_own
+        return is_due or (payload.can("late") and ready.has_rows()) or _has_happened(call, ready, payload)
     if event == "PostToolUseFailure":
         return bool(payload.command) and payload.has_ended
     if event == "UserPromptSubmit":
@@ -120,7 +113,7 @@ def _has_work(call: Call, payload: Payload) -> bool:
         return (
             (not payload.is_stopping and bool(call.notes.of("flag")))
             or _might_object(call, payload)
-            or Ready(call.root, call.agent).is_stale()
+            or ready.is_stale()
         )
     return event in ("SessionStart", "SubagentStart", "SessionEnd")
 
@@ -130,13 +123,11 @@ def _has_failed(call: Call) -> bool:
     return os.path.exists(LocalFolder(call.root).path_of("attempts", f"{call.agent}.json"))
 
 
-def _has_happened(call: Call, payload: Payload) -> bool:
+def _has_happened(call: Call, ready: Ready, payload: Payload) -> bool:
     """Return whether a command left a commit, or was one that a lesson recommends."""
     if not payload.command:
         return False
-    if Reflog(call.root, payload.cwd or call.root).has_grown():
-        return True
-    return Ready(call.root, call.agent).has_rows() and bool(call.notes.of("use"))
+    return Reflog(call.root, payload.cwd or call.root).has_grown() or (ready.has_rows() and bool(call.notes.of("use")))
 
 
 def _might_signal(call: Call, prompt: str) -> bool:

@@ -83,10 +83,7 @@ _PATCHED = tuple(f"*** {head}: " for head in ("Add File", "Update File", "Delete
 _ROLLOUT_BYTES = 512 * 1024
 """End of a transcript that is read for the exit code of the call that has just ended."""
 _MASKS = ("|", ";", "&", "!", "\n")
-_FAILURE_CUES = (
-    *("fail", "error", "exit", "panic", "fatal", "traceback"),
-    *("exception", "problem", "not found", "rc=", "***"),
-)
+_FAILURE_CUES = (*str.split("fail error exit panic fatal traceback exception problem rc= ***"), "not found")
 
 
 class Payload:
@@ -95,20 +92,15 @@ class Payload:
     Attributes:
         host: who called; ``unknown`` is answered as Claude Code is.
         name: the event, as the host named it.
-        event: Claude Code's name for it, or "" for an unknown one.
-        session: the host's id of the session, or "".
-        subagent: the host's id of the subagent in it, or "".
-        cwd: where the host works, or "".
+        event: Claude Code's name for it, "" for an unknown one.
+        session, subagent, call: the host's ids of the session, of the subagent in it, and of the tool call.
         source: why a session started: startup, resume, clear, compact.
         tool: the tool's name, as Claude Code would call it.
         given: the tool's input, as the host sent it.
         paths: of the files that the call is about; a patch may change several.
-        error: what a failed command printed; its end, when it is long.
+        error, printed: the output of a command that failed, and of one that did not; its end, when it is long.
         exit_code: of a failed command; None when it is not known, or it did not fail.
-        call: the id of the tool call.
-        printed: what a command that did not fail printed; its end, when it is long.
         knows_end: it is known how a command ended, unless its exit code is masked.
-        transcript: the path of the session's transcript, or "".
         has_ended: the command ran to its end: it was not stopped, and is not in the background.
         is_stopping: a stop hook has sent the agent on already.
     """
@@ -142,11 +134,8 @@ class Payload:
         self.knows_end = self.can("exit-status")
         if self.can("rollout") and self.event == "PostToolUse" and self.tool == "Bash":
             code = _code_in_rollout(self.transcript, self.call)
-            self.knows_end, self.exit_code, self.printed = (
-                code is not None,
-                code or None,
-                _tail(_as_text(fields.get("tool_response"))),
-            )
+            self.knows_end, self.exit_code = code is not None, code or None
+            self.printed = _tail(_as_text(fields.get("tool_response")))
             self.error = self.printed if code else ""
         if self.event == "PostToolUse" and self.exit_code:
             self.event = "PostToolUseFailure"  # other hosts have no event of its own for it
