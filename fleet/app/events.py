@@ -38,10 +38,7 @@ _STATE_WAIT_S = 1.0
 """Time to wait for the local database: what was shown is a measure, and proves nothing."""
 
 _OWN_COMMANDS = frozenset(
-    (
-        *("correct", "discover", "feedback", "gossip", "journal", "learn"),
-        *("mutate", "patterns", "search", "show", "start", "status"),
-    )
+    str.split("correct discover feedback gossip journal learn mutate patterns search show start status")
 )
 """Commands that fleet itself asks an agent for: they log and read here, and nothing else."""
 
@@ -51,9 +48,9 @@ _CANNOT_WRITE = (
     "fleet cannot write in .fleet here: you are told of each correction that is not logged, and nothing that is there "
     "is lost"
 )
-_LOGGING = frozenset(("learn", "correct", "discover"))
+_LOGGING = frozenset(str.split("learn correct discover"))
 _OF_SERVER = "mcp__"
-_LOOKING = frozenset(("describe", "fetch", "find", "get", "list", "read", "search", "show"))
+_LOOKING = frozenset(str.split("describe fetch find get list read search show"))
 """Words in the names of an MCP server's tools that only look: any other may have changed what a command needs."""
 PROMOTED, _SHOWN = "promoted", "said"
 """Notes of an agent: a lesson that its memory took in when a session ended; a person was shown those before."""
@@ -161,8 +158,8 @@ class _HostEvent:
         if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of another transcript
             Transcript(self._notes, payload.transcript).pass_over()
         session = local.SessionNotes(call.root, call.session)  # a subagent is shown what was new to its session
-        noted = (words for words in map(str.split, session.of("since")) if words and words[0].lstrip("-").isdigit())
-        since, seen = next(noted, None), [str(self._ready.seen()), *self._ready.left()]
+        since = next(map(str.split, session.of("since")), None)
+        seen = [str(self._ready.seen()), *self._ready.left()]
         is_lost = since is not None and since != seen and payload.source not in ("startup", "resume")
         start = None if is_lost else self._ready.start()
         if start is None:
@@ -187,13 +184,11 @@ class _HostEvent:
         if holds_the_rest:
             text, shown = start.news, start.new_ids
         self._note_given(shown)
-        goes_to_person = source != "compact" and not self._call.subagent
-        note = _note_of_given(shown, {*start.new_ids} & {*shown}) if goes_to_person else ""
-        changed = "" if self._call.subagent or source == "compact" else self._memory_changed()
-        reply = Reply("\n\n".join(filter(None, [text, changed])), note=note)
-        reply.warning = "" if note or self._call.subagent else self._fault
-        if goes_to_person and start.warning:
-            reply.warning = start.warning
+        if source == "compact" or self._call.subagent:
+            return Reply(text)
+        note = _note_of_given(shown, {*start.new_ids} & {*shown})
+        reply = Reply("\n\n".join(filter(None, [text, self._memory_changed()])), note=note)
+        reply.warning = start.warning or ("" if note else self._fault)
         return reply
 
     def _memory_changed(self) -> str:
@@ -495,11 +490,8 @@ def _run_by_path(command: str) -> str:
     from fleet.text import shell
 
     words = shell.Command(command).plain_words
-    if (
-        words[:1] != ["fleet"]
-        or not _OWN_COMMANDS.intersection(words[1:2])
-        or any(each.startswith("--dir") for each in words)
-    ):
+    is_elsewhere = any(each.startswith("--dir") for each in words)
+    if words[:1] != ["fleet"] or is_elsewhere or not _OWN_COMMANDS.intersection(words[1:2]):
         return ""
     program = _program()
     is_plain = shell.Command(program).plain_words == [program]

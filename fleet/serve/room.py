@@ -16,7 +16,6 @@ import hmac
 import re
 import ssl
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from crdt.doc import CLIENT_ID_BITS, Applied, BadUpdateError, Changes, Document, TruncatedError
+from crdt.doc import CLIENT_ID_BITS, BadUpdateError, Changes, Document, TruncatedError
 from fleet.model import names
 from fleet.model.errors import UsageError
 from fleet.share.live import wire
@@ -55,7 +54,6 @@ _TIDIED_EVERY_S = 5.0
 
 UNREADABLE = 1007
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _ROOM = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 _KEY_CHARS_MAX = 128
 
@@ -87,8 +85,7 @@ class Rules:
         """Return the decision about one request. ``headers`` must ignore the case of names."""
         address = urlsplit(path)
         query = parse_qs(address.query)
-        here = _host_of(headers.get("Host", ""))
-        if consent.is_loopback(self.host) and here not in (*_LOOPBACK, self.host.lower()):
+        if consent.is_loopback(self.host) and not consent.is_loopback(_host_of(headers.get("Host", ""))):
             return _Refusal(403, "this server answers to the names of this machine alone")
         origin = headers.get("Origin")
         if origin is not None and origin not in self.origins:
@@ -143,10 +140,9 @@ class _Guest:
         self.visitor = visitor
         self.address = str((socket.remote_address or ("",))[0])
         self.clients: set[int] = set()
-        self._waiting: deque[tuple[bytes, int]] = deque()  # each with what it counts
+        self._waiting = asyncio.Queue[tuple[bytes, int]]()  # each with what it counts
         self._waiting_bytes = 0
         self._is_answered = True
-        self._has_mail = asyncio.Event()
 
     def is_same(self, other: "_Guest") -> bool:
         """Return True for this guest, and for another connection of its replica."""
@@ -154,7 +150,7 @@ class _Guest:
 
     def send(self, message: bytes) -> None:
         """Queue a message. A reader whose queue is full is dropped."""
-        if self._waiting and self._waiting_bytes + len(message) > QUEUE_BYTES_MAX:
+        if self._waiting_bytes and self._waiting_bytes + len(message) > QUEUE_BYTES_MAX:
             self.drop()
             return
         self._queue(message, len(message))
@@ -172,33 +168,28 @@ class _Guest:
         self._queue(b"", 0)
 
     def _queue(self, message: bytes, counted: int) -> None:
-        self._waiting.append((message, counted))
+        self._waiting.put_nowait((message, counted))
         self._waiting_bytes += counted
-        self._has_mail.set()
 
     def drop(self) -> None:
         """End the connection now, and empty its queue."""
-        self._waiting.clear()
-        self._waiting_bytes = 0
+        self._waiting, self._waiting_bytes = asyncio.Queue(), 0
         self.socket.transport.abort()
 
     async def deliver(self) -> None:
         """Send the queue, in order, until the connection ends."""
         with suppress(ConnectionClosed):
             while True:
-                await self._has_mail.wait()
-                self._has_mail.clear()
-                while self._waiting:
-                    message, counted = self._waiting.popleft()
-                    self._waiting_bytes -= counted
-                    if not message:  # the end of an answer
-                        self._is_answered = True
-                        continue
-                    try:
-                        await asyncio.wait_for(self.socket.send(message), SEND_S_MAX)
-                    except TimeoutError:
-                        self.drop()
-                        return
+                message, counted = await self._waiting.get()
+                self._waiting_bytes -= counted
+                if not message:  # the end of an answer
+                    self._is_answered = True
+                    continue
+                try:
+                    await asyncio.wait_for(self.socket.send(message), SEND_S_MAX)
+                except TimeoutError:
+                    self.drop()
+                    return
 
 
 @dataclass
@@ -233,6 +224,12 @@ class Rooms:
 
     def _document(self) -> Document:
         return Document(int.from_bytes(self._entropy(CLIENT_ID_BITS // 8), "big"))
+
+    def _copied(self, document: Document) -> Document:
+        copy = self._document()
+        for piece in document.pieces_since(b"\0", wire.UPDATE_BYTES_MAX):
+            copy.apply(piece)
+        return copy
 
     # --- authorisation ------------------------------------------------------------------------------------------
 
@@ -339,26 +336,17 @@ class Rooms:
                 room.document.put(_not_allowed(why.changes, guest.visitor.replica))
             raise
         room.received_bytes += len(update)
-        news = self._after_undoing(room, guest, before, applied)
+        undone = _not_allowed(applied.changes, guest.visitor.replica)
+        if undone:
+            room.document.put(undone)
+        # Without the values that were undone: they are collected by now.
+        news = room.document.since(before) if undone else applied.update
         if applied.is_cloned:  # a client writes under the server's own client id: the server takes another
-            renewed = self._document()
-            for piece in room.document.pieces_since(b"\0", wire.UPDATE_BYTES_MAX):
-                renewed.apply(piece)
-            room.document = renewed
+            room.document = self._copied(room.document)
         if news:
-            self._send(
-                room, wire.Message(wire.SYNC, wire.UPDATE, news).encode(), guest if news is applied.update else None
-            )
+            self._send(room, wire.Message(wire.SYNC, wire.UPDATE, news).encode(), None if undone else guest)
         if room.received_bytes > ROOM_BYTES_MAX:
             self._empty(room)
-
-    def _after_undoing(self, room: _Room, guest: _Guest, before: bytes, applied: Applied) -> bytes:
-        """Undo the changes that this guest may not make; return the update for the others."""
-        undone = _not_allowed(applied.changes, guest.visitor.replica)
-        if not undone:
-            return applied.update
-        room.document.put(undone)
-        return room.document.since(before)  # without the values that were undone: they are collected by now
 
     def _send(self, room: _Room, message: bytes, but: _Guest | None = None) -> None:
         for guest in room.guests:

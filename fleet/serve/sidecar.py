@@ -310,14 +310,13 @@ class _Sidecar:
 
     async def _finish(self) -> None:
         """Wait for work that has begun, and do what is due. All that was acknowledged is on the disk either way."""
-        until = time.monotonic() + LAST_WORK_S
-        with anyio.move_on_after(LAST_WORK_S):
+        with anyio.move_on_after(LAST_WORK_S) as limit:
             while self._is_working:
                 await anyio.sleep(0.02)
             self._look()
             if self._in_s(Marks.work_in_s) <= 0:
                 await self._tick(local=True)
-        if time.monotonic() >= until:
+        if limit.cancelled_caught:
             self.log("cut short", "what was not done is done by the next sidecar, or by `fleet sync`")
 
 
@@ -443,6 +442,7 @@ async def _end(child: Process) -> None:
 def run(workspace: Workspace, agent: str) -> bool:
     """Run an agent's sidecar until it is stopped; return False at once where there is one already."""
     now_ms, log = workspace.world.wall_ms, partial(_log, workspace.root, agent)
+    live = partial(_live, workspace.root, agent, partial(log, "live"))
     sidecar = _Sidecar(
         root=str(workspace.root),
         agent=agent,
@@ -452,7 +452,7 @@ def run(workspace: Workspace, agent: str) -> bool:
         now_ms=now_ms,
         tick=partial(_ticked, workspace.root, agent),
         log=log,
-        background=_background(workspace, agent, log),
+        background={"live": live},
     )
     try:
         with units.Seat(workspace.files, workspace.local, agent).held(now_ms()):
@@ -464,31 +464,24 @@ def run(workspace: Workspace, agent: str) -> bool:
     return True
 
 
-def _background(workspace: Workspace, agent: str, log: Callable[[str, str], None]) -> dict[str, Background]:
-    """Return the further tasks: live sync, where somebody here agreed to a room."""
-    try:
-        if access.Access(workspace).agreed() is None:
-            return {}
-    except UsageError as unconfirmed:
-        log("live", str(unconfirmed))
-        return {}
-    return {"live": partial(_live, workspace.root, agent, partial(log, "live"))}
-
-
 async def _live(
     root: Path, agent: str, log: _Log, changed: asyncio.Event, arrived: Callable[[], None], stop: anyio.Event
 ) -> None:
-    """Keep one agent connected to the live room until stopped; returns at once where ``[live]`` names no room.
+    """Keep one agent connected to the live room until stopped; returns at once where nobody here agreed to one.
 
     A lost connection is made again, with back-off, and never raises. With ``serve``, this process is the server as
     well, on loopback, unless another one here is already.
     """
-    from fleet.share.live.client import Live  # with the libraries of live sync
-
     with closing(Workspace(root)) as workspace:
-        settings = access.Access(workspace).agreed()
+        try:
+            settings = access.Access(workspace).agreed()
+        except UsageError as unconfirmed:
+            log(str(unconfirmed))
+            return
     if settings is None:
         return
+    from fleet.share.live.client import Live  # with the libraries of live sync
+
     live = Live(lambda: Workspace(root), agent, access.Where.named(settings), arrived, log)
     parts = [stop.wait(), _left(root, log), live.run(partial(_next, changed))]
     if settings.serve:
@@ -543,13 +536,8 @@ def _notify(state: str) -> None:
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return
-    if address.startswith("@"):
-        address = f"\0{address[1:]}"
-    with (
-        suppress(OSError),
-        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | getattr(socket, "SOCK_CLOEXEC", 0)) as manager,
-    ):
-        manager.connect(address)
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.connect(f"\0{address[1:]}" if address.startswith("@") else address)
         manager.sendall(state.encode())
 
 
