@@ -27,7 +27,7 @@ from fleet.share.git import Address
 from fleet.share.outgoing import Outbox
 from fleet.store import consent
 from fleet.store.workspace import ONLINE, Workspace
-from fleet.text.screening import counted, readable
+from fleet.text.screening import readable
 
 _SILENT_DAYS = 3
 """Days without anything logged, shown or synced after which the dashboard says so."""
@@ -78,7 +78,7 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
         "looked": since,
         "new": _news_since(workspace, compared, generation, since),
         "promoted": list(_promoted(workspace, since)) if since else [],
-        "waits": _pending_decisions(workspace, compared) | _pending_lines(workspace, sender),
+        "waits": _pending(workspace, compared) | {"sent_by": sender},
         "online": _online_now(workspace),
         "hooks": {"event": last_fired, "fired": _stamp(marks.get(last_fired, 0)), "installed": is_installed},
         "remote": workspace.is_in_a_clan,
@@ -126,7 +126,7 @@ def _promoted(workspace: Workspace, since: str) -> Iterator[dict[str, str]]:
                 yield {"agent": agent, "id": id_, "text": readable(lesson.text)}
 
 
-def _pending_decisions(workspace: Workspace, compared: Clusters) -> dict[str, Any]:
+def _pending(workspace: Workspace, compared: Clusters) -> dict[str, Any]:
     agents, decisions = workspace.agents_here(), Inboxes(workspace).count()
     is_asked = not {"merge", "contradiction"}.isdisjoint(decisions.kinds)
     left_out = [] if is_asked else workspace.trust.sentences()
@@ -136,11 +136,8 @@ def _pending_decisions(workspace: Workspace, compared: Clusters) -> dict[str, An
         "contradictions": len(compared.opposed),
         "left_out": left_out,
         "decisions": decisions._asdict(),
+        "lines": Outbox(workspace).waiting().count if workspace.is_in_a_clan else 0,
     }
-
-
-def _pending_lines(workspace: Workspace, sender: str) -> dict[str, Any]:
-    return {"lines": Outbox(workspace).waiting().count if workspace.is_in_a_clan else 0, "sent_by": sender}
 
 
 def _sender(workspace: Workspace, *, has_hooks: bool) -> str:
@@ -192,52 +189,31 @@ def _silent(workspace: Workspace, last: dict[str, int]) -> list[str]:
     since_ms = min((clock.ms_of(each.minted) for each in workspace.replicas().replicas if each.minted), default=now_ms)
     kinds = [kind for kind in last if kind != "synced" or workspace.is_in_a_clan]
     days = {kind: (now_ms - max(last[kind], since_ms)) // _DAY_MS for kind in kinds}
-    silent = {
-        number: [kind for kind in days if days[kind] == number] for number in sorted({*days.values()}, reverse=True)
-    }
+    silent = [f"nothing was {kind} for {days[kind]} days" for kind in kinds if days[kind] >= _SILENT_DAYS]
     failed = workspace.state.get("sync_failed").partition(";")[0].partition(". ")[0]
-    return [
-        *([f"the last sync failed: {failed}"] if failed else []),
-        *(["never synced: what the clan knows is not here yet"] if is_unasked(workspace) and not failed else []),
-        *(
-            f"nothing was {' or '.join(kinds)} for {counted(number, 'day')}"
-            for number, kinds in silent.items()
-            if number >= _SILENT_DAYS
-        ),
-    ]
+    if failed:
+        return [f"the last sync failed: {failed}", *silent]
+    return ["never synced: what the clan knows is not here yet", *silent] if is_unasked(workspace) else silent
 
 
 def _next(state: dict[str, Any]) -> tuple[str, str]:
     """Return the command to run next, and why; "" for none."""
-    waits, sync = state["waits"], "fleet sync" if state["agreed"] else "fleet sync --yes"
+    waits, silent = state["waits"], " ".join(state["silent"])
+    sync, can_sync = "fleet sync" if state["agreed"] else "fleet sync --yes", not state["paused"]
+    left_out = waits["contradictions"] or waits["left_out"]
+    has_hooks = state["hooks"]["event"] or state["hooks"]["installed"]
     steps = (
         (not state["agent"], "fleet init --agent NAME", "no agent is named here yet"),
         (waits["decisions"]["number"], "fleet inbox", "decisions wait for you"),
-        (
-            waits["contradictions"] or waits["left_out"],
-            "fleet review",
-            "lessons contradict each other, or were left out",
-        ),
+        (left_out, "fleet review", "lessons contradict each other, or were left out"),
         (waits["to_state"], "fleet learn --waiting", "corrections without a lesson are not counted"),
         (waits["pairs"], "fleet review", "lessons may say the same"),
-        (
-            not state["paused"] and any("sync" in each for each in state["silent"]),
-            sync,
-            "exchanges lessons with the clan",
-        ),
-        (
-            not state["paused"] and waits["lines"] and not waits["sent_by"],
-            sync,
-            "sends what was logged here to the clan",
-        ),
-        (
-            not state["hooks"]["event"] and not state["hooks"]["installed"],
-            "fleet install claude-code",
-            "the loop runs by itself, from the next session on",
-        ),
+        (can_sync and "sync" in silent, sync, "exchanges lessons with the clan"),
+        (can_sync and waits["lines"] and not waits["sent_by"], sync, "sends what was logged here to the clan"),
+        (not has_hooks, "fleet install claude-code", "the loop runs by itself, from the next session on"),
         (not state["known"]["lessons"], LOG_A_CORRECTION, "logs the first lesson"),
         (not state["remote"], "fleet init --remote URL", "shares the lessons with the clan"),
-        (any("shown" in each for each in state["silent"]), "fleet doctor", "looks for why nothing is shown"),
+        ("shown" in silent, "fleet doctor", "looks for why nothing is shown"),
     )
     return next(((command, why) for is_due, command, why in steps if is_due), ("", ""))
 

@@ -134,15 +134,10 @@ class _HostEvent:
 
     def promoted_since(self) -> str:
         """Return which lessons entered the agent's memory when its last sessions ended, once; "" for none."""
-        notes, new = local.SessionNotes(self._call.root, f"{PROMOTED}-{self._call.agent}"), list[str]()
-        for note in notes.all():
-            if note == _SHOWN:
-                new = []
-            elif note.startswith(f"{PROMOTED} "):
-                new.append(note[len(PROMOTED) + 1 :])
+        notes = local.SessionNotes(self._call.root, f"{PROMOTED}-{self._call.agent}")
+        new = [each for each in notes.of(PROMOTED) if notes.claim(f"{_SHOWN} {each}")]
         if not new:
             return ""
-        notes.add(_SHOWN)
         more = f" and {len(new) - 1} more" if len(new) > 1 else ""
         return f"fleet promoted {json.loads(new[-1])!r}{more}: every session starts with it"
 
@@ -158,19 +153,19 @@ class _HostEvent:
         if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of another transcript
             Transcript(self._notes, payload.transcript).pass_over()
         session = local.SessionNotes(call.root, call.session)  # a subagent is shown what was new to its session
-        since = next(map(str.split, session.of("since")), None)
+        since = next(map(str.split, session.of("since")), [])
         seen = [str(self._ready.seen()), *self._ready.left()]
-        is_lost = since is not None and since != seen and payload.source not in ("startup", "resume")
+        is_lost = since not in ([], seen) and payload.source not in ("startup", "resume")
         start = None if is_lost else self._ready.start()
         if start is None:
             with opened(call) as workspace:
-                start = self._make(workspace, since if is_lost else None)
+                start = self._make(workspace, since if is_lost else ())
         # Checked last: of two calls at once each can answer, should the other one fail.
         if payload.session and not self._notes.is_first(f"start {payload.source or '-'}", began_ms, _TWICE_MS):
             return Reply()
-        if since is None:
+        if not since:
             session.add(f"since {' '.join(seen)}")
-        holds_the_rest = payload.source == "resume" and since is not None
+        holds_the_rest = payload.source == "resume" and bool(since)
         if not call.subagent:
             self._ready.note_seen(start.mark if start.news else "")
             self._ready.note_asked(() if holds_the_rest else start.asked)
@@ -201,19 +196,16 @@ class _HostEvent:
             self._folder.mark(_MEMORY_SEEN, call.agent, word=now)
         return f"{name} changed since the last session." if before and before[0] != now else ""
 
-    def _make(self, workspace: "Workspace", since: Sequence[str] | None) -> Start:
+    def _make(self, workspace: "Workspace", seen: Sequence[str] = ()) -> Start:
         """Return the context of this session's start; the memory alone after a fault, or when the hook's time is up.
 
-        ``since`` is the generation from which on lessons were new to this very session, where its context is lost, and
-        the ids of those that had no room before.
+        ``seen``: where its context is lost, what the agent had seen as this session started.
         """
         from fleet.app.starting import SessionStart
 
-        start, again = SessionStart(workspace, self._call.agent), "" if since is None else self._call.session
+        start = SessionStart(workspace, self._call.agent)
         try:
-            return start.make(
-                may_tidy=True, since=int(since[0]) if since else None, left=since[1:] if since else (), session=again
-            )
+            return start.make(may_tidy=True, seen=seen, session=self._call.session if seen else "")
         except (Exception, TimeUpError) as why:  # noqa: BLE001 - a memory alone is better than nothing
             fault = f"this session starts with the memory alone: {explained(why)}"
             self._call.log(fault)
@@ -332,7 +324,7 @@ class _HostEvent:
         """Return the refusal, or the question, of the lessons that guard this step here; None where none does."""
         if self._call.can_write and self._ready.are_guards_old():
             with opened(self._call) as workspace:
-                self._make(workspace, None)
+                self._make(workspace)
         guards = self._ready.guards(time.strftime("%Y-%m-%d", time.gmtime()))
         for decision in ("deny", "ask"):
             due = self._due(guards.get(decision, ()), ())
@@ -359,7 +351,7 @@ class _HostEvent:
         """Return the table of triggers, made anew where it is old."""
         if self._call.can_write and self._ready.is_table_old():
             with opened(self._call) as workspace:
-                self._make(workspace, None)
+                self._make(workspace)
         return self._ready.rows()
 
     def _lessons_for_step(self, rows: list[list[str]]) -> tuple[str, str]:
@@ -390,7 +382,8 @@ class _HostEvent:
         return self._with_lessons(reply)
 
     def _after_a_failure(self) -> Reply:
-        return self._with_lessons(self._flagging().on_command_end(self._payload, is_error=True).reply)
+        _, reply = self._flagging().on_command_end(self._payload, is_error=True)
+        return self._with_lessons(reply)
 
     def _with_lessons(self, reply: Reply) -> Reply:
         """Return a reply with the lessons for the step that has just ended, where the host shows none before it."""

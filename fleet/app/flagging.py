@@ -10,7 +10,7 @@ a question, to name known lessons.
 from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from crdt import clock
 from fleet.hosts import local
@@ -48,13 +48,6 @@ _Detected = tuple[prompts.Objection | None, signals.Flag]
 
 _Logged = tuple[Waiting, str]
 """Entry of a signal that was logged, and the signal's confidence."""
-
-
-class _CommandEnd(NamedTuple):
-    """End of a command: whether it succeeded, None for unknown, and the reply to the agent."""
-
-    is_ok: bool | None
-    reply: Reply
 
 
 class Flagging:
@@ -189,10 +182,10 @@ class Flagging:
                 )
         return list(found.values())
 
-    def on_command_end(self, payload: Payload, *, is_error: bool) -> _CommandEnd:
-        """Judge how a command ended, and log a failed build; the reply asks for its cause.
+    def on_command_end(self, payload: Payload, *, is_error: bool) -> tuple[bool | None, Reply]:
+        """Log a failed build; return whether a command succeeded, None for unknown, and the reply to the agent.
 
-        The question comes once, when a command of a family succeeds that had failed in this session.
+        It asks for the cause, once, when a command of a family succeeds that had failed in this session.
         """
         attempts = AttemptLog(self._call.root, self._call.agent)
         builds = attempts.settings().builds if self._call.sets("attempts") else None
@@ -202,21 +195,21 @@ class Flagging:
         if is_ok is None or not command.is_build(builds):
             if is_ok is False:
                 self._count(payload, printed)
-            return _CommandEnd(is_ok, Reply())
+            return is_ok, Reply()
         family = command.family
         red = f"red {blake2b(family.encode(), digest_size=6).hexdigest()}"
         if is_ok:
-            return _CommandEnd(True, Reply(self._ask_for_cause(payload, red)))
+            return True, Reply(self._ask_for_cause(payload, red))
         if not self._count(payload, printed):
-            return _CommandEnd(False, Reply())
+            return False, Reply()
         same = f"{family}\n{shell.Failure(printed).fingerprint or payload.exit_code}"
         flag = signals.Flag.of_failure(command.line.strip(), payload.exit_code, printed, same)
         flag = flag._replace(trigger=command.trigger)
         done = self._signals.flag(flag, session=self._call.session, wait_s=_LOCK_WAIT_S)
         if not done.is_new:
-            return _CommandEnd(False, Reply())
+            return False, Reply()
         self._notes.add(f"{red} {done.id}")
-        return _CommandEnd(False, Reply(note=f"fleet logged a failure: {_shown_title(flag.title)} ({done.id})"))
+        return False, Reply(note=f"fleet logged a failure: {_shown_title(flag.title)} ({done.id})")
 
     def _count(self, payload: Payload, printed: str) -> bool:
         """Count a failed command for the door that closes; return False for one that was reported before."""

@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from fleet.app import finding, reflecting
 from fleet.app.finding import find, sources
+from fleet.hosts.local import LocalFolder
 from fleet.learn import counting
 from fleet.learn.attempts import AttemptLog
 from fleet.learn.counting import CountedLog
@@ -36,7 +37,6 @@ from fleet.reflect.inbox import Inboxes
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory
 from fleet.store import consent, git, homes
-from fleet.store.changes import Changes
 from fleet.store.query import Patterns, ranked
 from fleet.store.relevant import relevant
 from fleet.store.runs import Field, Runs
@@ -99,14 +99,12 @@ class SessionStart:
         generation = str(self._workspace.patterns.generation)
         return self._ready.start() if self._ready.generation() == generation else None
 
-    def make(
-        self, *, may_tidy: bool = False, since: int | None = None, left: Sequence[str] = (), session: str = ""
-    ) -> Start:
+    def make(self, *, may_tidy: bool = False, seen: Sequence[str] = (), session: str = "") -> Start:
         """Return the text, made anew and cached. Lessons that the clan retired are not in it.
 
         ``may_tidy``: the logs may be counted first, and what the clan retired may be taken out of the memory.
-        ``since``: the generation from which on a lesson is new; None: the last one that the agent was shown.
-        ``left``: with it, the ids of earlier news that had no room then.
+        ``seen``: the generation from which on a lesson is new, and the ids of earlier news that had no room then; none:
+            what the agent was shown last.
         ``session``: whose earlier context is lost, after a compaction: what it was shown is new again. The text is not
             cached then.
         """
@@ -115,13 +113,13 @@ class SessionStart:
             with suppress(FleetError):
                 counting.reconcile_all(workspace, _COUNT_S)
             reflecting.take_out_retired(workspace, self._agent, _TIDY_S)
-        _mark_folder(workspace)
+        LocalFolder(os.fspath(workspace.root)).bind()
         # Before anything is read: a write meanwhile makes the text outdated.
         files, generation = self._ready.sums(), str(workspace.patterns.generation)
-        since, left = (self._ready.seen(), self._ready.left()) if since is None else (since, left)
+        since, *left = seen or [str(self._ready.seen()), *self._ready.left()]
         delimiter, stores = f"fleet-{workspace.world.entropy(8).hex()}", sources(workspace, self._agent)
         table = _triggered(stores)
-        start, short = self._texts(delimiter, stores, table, since, left, session)
+        start, short = self._texts(delimiter, stores, table, int(since), left, session)
         start.generation, start.warning = generation, self._warning()
         Guards(workspace).make_ready()
         if not session:
@@ -425,13 +423,6 @@ def forget(workspace: Workspace) -> None:
             _put(workspace, file, b"")
 
 
-def _mark_folder(workspace: Workspace) -> None:
-    """Make the file that cached texts are bound to, unless it is there."""
-    if not Changes(workspace.root).mark():
-        with suppress(DiskError):  # on a read-only disk nothing is cached
-            workspace.files.note(workspace.root / ".fleet/ready/here", b"")
-
-
 def _put(workspace: Workspace, name: str, data: bytes) -> None:
     workspace.files.replace(workspace.root / name, data, is_durable=False)
 
@@ -531,7 +522,7 @@ class Guards:
                 [each.id, each.trigger, each.lesson, each.decision, each.until] for each in self.all() if each.lesson
             ]
             if rows or (self._workspace.root / ready.GUARDS_FILE).exists():
-                _mark_folder(self._workspace)
+                LocalFolder(os.fspath(self._workspace.root)).bind()
                 table = Ready(os.fspath(self._workspace.root), "").rendered_rows(rows, "")
                 _put(self._workspace, ready.GUARDS_FILE, table)
 
@@ -570,10 +561,8 @@ class Guards:
 
 
 def _check_decision(decision: str, until: str, today: str) -> None:
-    if not decision:
-        raise UsageError("say what the guard does: fleet guard ID ask, deny or off. Nothing was changed")
     if decision not in _CHOICES:
-        raise UsageError(f"a guard can {' or '.join(_CHOICES)}, or be off; not {decision[:40]!r}. Nothing was changed")
+        raise UsageError(f"a guard is one of ask, deny and off, and not {decision[:40]!r}. Nothing was changed")
     with suppress(ValueError):
         if not until or (date.fromisoformat(until).isoformat() == until and until >= today):
             return

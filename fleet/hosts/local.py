@@ -145,6 +145,12 @@ class LocalFolder:
         """Return when each event's hook fired last, milliseconds since 1970."""
         return {name: at_ms for name in self.names("fired") if (at_ms := self.marked_ms("fired", name))}
 
+    def bind(self) -> str:
+        """Return the mark of this very folder, to which what is cached is bound; made where it is not there."""
+        if not Changes(self._root).mark():
+            self.write(("ready", "here"), b"", os.O_APPEND)
+        return Changes(self._root).mark()
+
     def prune(self) -> None:
         """Delete the notes of sessions that are over a week old."""
         for name in self.names(_NOTES):
@@ -159,9 +165,7 @@ class LocalFolder:
     def hear(self, session: str, host: str, agent: str, path: str, *, has_ended: bool) -> None:
         """Note that a session goes on, or has ended, and where its transcript is."""
         if path and "\n" not in path and session:
-            if not Changes(self._root).mark():
-                self.write(("ready", "here"), b"", os.O_APPEND)
-            state, mark = "ended" if has_ended else "open", Changes(self._root).mark()
+            state, mark = "ended" if has_ended else "open", self.bind()
             line = f"{host or '-'} {agent or '-'} {state} {now_ms()} {mark} {path}\n"
             self.write((_HEARD, _file_of(session)), line.encode("utf-8", "surrogateescape"), os.O_TRUNC)
 

@@ -142,7 +142,7 @@ class _Sidecar:
             for name, background in self.background.items():
                 tasks[name] = partial(background, self._lines, self._news.set, self._stop)
             for name, task in tasks.items():
-                group.start_soon(_keep_up, name, task, self._died, self.rng)
+                group.start_soon(self._keep_up, name, task)
             self.log("started", "")
             _notify(_READY)
             await self._stop.wait()
@@ -163,9 +163,22 @@ class _Sidecar:
             async for _ in signals:
                 self.stop()
 
-    def _died(self, name: str, why: BaseException, wait_s: float) -> None:
-        self.figures["restarts_total"] += 1
-        self.log("restarted", f"{name} died ({type(why).__name__}: {why}); it starts again in {wait_s:.1f} s")
+    async def _keep_up(self, name: str, task: Callable[[], Awaitable[None]]) -> None:
+        """Run a task until it returns by itself or we are cancelled; restart it when it dies.
+
+        The pause is random, so that tasks that lost the same neighbour do not restart in step.
+        """
+        deaths = 0
+        while True:
+            began = time.monotonic()
+            try:
+                return await task()
+            except Exception as why:  # noqa: BLE001 - the other tasks go on, whatever the error
+                deaths = 1 if time.monotonic() - began >= HEALTHY_S else deaths + 1
+                wait_s = _pause_s(deaths, self.rng)
+                self.figures["restarts_total"] += 1
+                self.log("restarted", f"{name} died ({type(why).__name__}: {why}); it starts again in {wait_s:.1f} s")
+            await anyio.sleep(wait_s)
 
     # --- watching files ---------------------------------------------------------------------------------------------
 
@@ -346,38 +359,10 @@ def _folders(root: Path) -> list[str]:
     return sorted(str(path) for path in wanted if path.is_dir() and not path.is_symlink())
 
 
-# --- a task that dies starts again ------------------------------------------------------------------------------------
-
-
 def _pause_s(deaths: int, rng: random.Random) -> float:
     """Return the pause after so many deaths in a row, seconds: doubling, half of it random."""
     longest = min(PAUSE_S_MAX, PAUSE_S * 2 ** min(deaths - 1, 16))
     return rng.uniform(longest / 2, longest)
-
-
-async def _keep_up(
-    name: str,
-    task: Callable[[], Awaitable[None]],
-    died: Callable[[str, BaseException, float], None],
-    rng: random.Random,
-) -> None:
-    """Run a task until it returns by itself or we are cancelled; restart it when it dies.
-
-    ``died`` is called with the name, the error and the pause. The pause is random, so that tasks that lost the same
-    neighbour do not restart in step.
-    """
-    deaths = 0
-    while True:
-        began = time.monotonic()
-        try:
-            await task()
-        except Exception as why:  # noqa: BLE001 - the other tasks go on, whatever the error
-            deaths = 1 if time.monotonic() - began >= HEALTHY_S else deaths + 1
-            wait_s = _pause_s(deaths, rng)
-            died(name, why, wait_s)
-            await anyio.sleep(wait_s)
-        else:
-            return
 
 
 # --- a tick in a process of its own -----------------------------------------------------------------------------------
