@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 
 from fleet.hosts import local
 from fleet.hosts.local import AT_THE_END, AT_THE_START, GUEST, Call, LocalFolder, Reflog, TimeUpError, explained
-from fleet.hosts.payloads import EDITING_TOOLS, Payload, Reply
+from fleet.hosts.payloads import EDITING_TOOLS, Payload, Reply, parsed
 from fleet.hosts.transcripts import Transcript
 from fleet.learn.attempts import AttemptLog
 from fleet.recall import triggers
@@ -520,10 +520,7 @@ def _note_of_own_command(payload: Payload) -> str:
     first, is_promoted = payload.printed.partition("\n")[0], "\n  promoted: " in payload.printed
     id_, _, text = first.partition(" ")
     if first.startswith("{"):
-        try:
-            logged = json.loads(first)
-        except (ValueError, RecursionError):
-            return ""
+        logged = parsed(first)
         id_, seen, is_promoted = str(logged.get("id")), logged.get("seen"), bool(logged.get("promoted"))
         known = f"{id_} {'logged' if logged.get('new') else 'is known already'}"  # a discovery
         text = f"seen {seen} time{'' if seen == 1 else 's'}: {logged.get('text')}" if seen else known

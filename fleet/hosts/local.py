@@ -331,8 +331,7 @@ class Call:
     Attributes:
         event: Claude Code's name for the event, or the host's own for one that nobody here knows.
         root: of the workspace, "" where there is none.
-        session: the host's id of the session.
-        subagent: the host's id of the subagent in it, "" for the session's own agent.
+        subagent: the host's id of the subagent in the session, "" for the session's own agent.
         can_write: whether anything can be written in the workspace.
     """
 

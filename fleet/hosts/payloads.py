@@ -7,7 +7,6 @@ themselves; a field that is missing, or of another type than it should be, is em
 import json
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 
 CLAUDE_CODE, CODEX, COPILOT, GEMINI, CURSOR, UNKNOWN = "claude-code", "codex", "copilot", "gemini", "cursor", "unknown"
 
@@ -224,10 +223,9 @@ def _code_in_rollout(path: str, call: str) -> int | None:
         return None  # of another user, or gone by now: the rest of the payload counts all the same
     for line in reversed(lines):
         if b'"CommandExecution"' in line and call.encode() in line:
-            with suppress(ValueError, RecursionError):  # a line that is being written
-                item = record_in(record_in(json.loads(line), "payload"), "item")
-                if item.get("id") == call and isinstance(code := item.get("exit_code"), int):
-                    return code
+            item = record_in(record_in(parsed(line), "payload"), "item")
+            if item.get("id") == call and isinstance(code := item.get("exit_code"), int):
+                return code
     return None
 
 
@@ -270,9 +268,18 @@ def _of_server(context: dict[str, object]) -> str:
     return f"mcp__{named}"[:ID_CHARS_MAX] if server and tool else ""
 
 
-def record_in(fields: object, *names: str) -> dict[str, object]:
+def parsed(line: bytes | str) -> dict[str, object]:
+    """Return the object in a line of JSON; {} for anything else, such as a line that is being written."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def record_in(fields: dict[str, object], *names: str) -> dict[str, object]:
     """Return the first of some fields that is an object; {} for none."""
-    values = (fields.get(name) for name in names) if isinstance(fields, dict) else ()
+    values = (fields.get(name) for name in names)
     return next((value for value in values if isinstance(value, dict)), {})
 
 

@@ -5,7 +5,6 @@ A transcript is read once, from its beginning to its end, and is never in memory
 alone. Claude Code's lines are parsed by :mod:`fleet.hosts.transcripts`; the other hosts' formats are parsed here.
 """
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fleet.hosts import payloads, transcripts
-from fleet.hosts.payloads import joined, record_in, text_in
+from fleet.hosts.payloads import joined, parsed, record_in, text_in
 from fleet.store import homes
 from fleet.text.prompts import EVENT_CHARS_MAX, Event, Session
 
@@ -121,12 +120,11 @@ def _began_in(path: Path) -> str:
         left = _HEAD_BYTES_MAX
         while left > 0 and (line := file.readline(_LINE_BYTES_MAX)):
             left -= len(line)
-            with suppress(ValueError, RecursionError):
-                record = json.loads(line) if b'"cwd"' in line else {}
-                data = record_in(record, "payload", "data")
-                parts = (each for each in (record, data, record_in(data, "context")) if isinstance(each, dict))
-                if folder := next(filter(None, (text_in(each, "cwd") for each in parts)), ""):
-                    return folder[:_FOLDER_CHARS_MAX]
+            record = parsed(line) if b'"cwd"' in line else {}
+            data = record_in(record, "payload", "data")
+            parts = (record, data, record_in(data, "context"))
+            if folder := next(filter(None, (text_in(each, "cwd") for each in parts)), ""):
+                return folder[:_FOLDER_CHARS_MAX]
     return ""
 
 
@@ -149,15 +147,10 @@ def _records(session: Session, file: BinaryIO, size: int) -> Iterator[Record]:
     for line in _lines(session, file, size):
         digest.update(line)
         session.lines += 1
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            bad += bool(line.strip())
-            continue
-        if isinstance(record, dict):
+        if record := parsed(line):
             yield record
         else:
-            bad += 1
+            bad += bool(line.strip())
     session.digest = digest.hexdigest()
     if bad:
         session.trouble = "; ".join(filter(None, [session.trouble, f"{bad:,} of its lines could not be read"]))
@@ -318,25 +311,18 @@ def _result(at: str, name: str, text: str, *, is_error: bool = False) -> Event:
 
 def _arguments(arguments: Any) -> dict[str, Any]:
     if isinstance(arguments, str):
-        try:
-            parsed = json.loads(arguments)
-        except (ValueError, RecursionError):
-            return {"input": arguments}
-        return parsed if isinstance(parsed, dict) else {"input": arguments}
+        return parsed(arguments) or {"input": arguments}
     return arguments if isinstance(arguments, dict) else {}
 
 
 def _output(output: Any) -> str:
     """Return the text of a Codex tool's output: a text, or JSON with the text and the exit code."""
     text = output if isinstance(output, str) else joined(output)
-    if text.startswith('{"output"'):
-        try:
-            parsed = json.loads(text)
-            code = parsed.get("metadata", {}).get("exit_code", 0)
-            return f"Process exited with code {code}\n{parsed.get('output', '')}"
-        except (ValueError, AttributeError, RecursionError):
-            return text
-    return text
+    answer = parsed(text) if text.startswith('{"output"') else {}
+    if not answer:
+        return text
+    code = record_in(answer, "metadata").get("exit_code", 0)
+    return f"Process exited with code {code}\n{text_in(answer, 'output')}"
 
 
 def _answer(result: Any) -> str:

@@ -5,7 +5,6 @@ reading begins where this one ended. Another host's transcript, a damaged line, 
 Standard library only. All of it is untrusted text, to be screened before it is stored or shown.
 """
 
-import json
 import os
 import re
 import stat
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from fleet.hosts import local
-from fleet.hosts.payloads import joined, text_in
+from fleet.hosts.payloads import joined, parsed, text_in
 from fleet.text.prompts import EVENT_CHARS_MAX, Event
 
 TYPE_CHECKING = False
@@ -49,14 +48,7 @@ _SUBJECTS = ("command", "file_path", "notebook_path", "path", "url", "query", "p
 
 
 class _Part:
-    """Part of a transcript.
-
-    Attributes:
-        data: whole lines.
-        begins: their offset.
-        ends: the offset behind them.
-        trouble: why some of it, or all, was not read; "" for none.
-    """
+    """Whole lines of a transcript, from one offset to another, and why some or all of it was not read, "" for none."""
 
     def __init__(self, data: bytes = b"", begins: int = 0, ends: int = 0, trouble: str = "") -> None:
         self.data, self.begins, self.ends, self.trouble = data, begins, ends, trouble
@@ -70,7 +62,7 @@ class _Part:
         offset = self.begins
         for line in self.data.splitlines(keepends=True):
             if len(line) <= _LINE_BYTES_MAX:
-                yield from _events_of(line, offset)
+                yield from events_in(parsed(line), offset)
             offset += len(line)
 
 
@@ -130,15 +122,6 @@ def opened(path: str) -> "BinaryIO":
         file.close()
         raise OSError("it is no file")
     return file
-
-
-def _events_of(line: bytes, offset: int) -> Iterator[Event]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return
-    if isinstance(record, dict):
-        yield from events_in(record, offset)
 
 
 def events_in(record: dict[str, object], offset: int = 0) -> Iterator[Event]:

@@ -44,7 +44,7 @@ class Service(NamedTuple):
             UsageError: there is no home, no service manager that we know, or a path has a control mark in it.
         """
         if platform != "darwin":
-            name = f"fleet-sidecar-{_name(root, agent)}.service"
+            name = f"fleet-sidecar-{agent}-{_hash(root)}.service"
             return _systemd(platform, environment, root, agent, command, {name: "sidecar.service"})
         name = f"fleet.sidecar.{agent}.{_hash(root)}"
         path = _home(environment) / "Library" / "LaunchAgents" / f"{name}.plist"
@@ -62,7 +62,7 @@ class Service(NamedTuple):
         Raises:
             UsageError: there is no home, no systemd here, or a path has a control mark in it.
         """
-        name = f"fleet-sleep-{_name(root, agent)}"
+        name = f"fleet-sleep-{agent}-{_hash(root)}"
         files = {f"{name}.timer": "sleep.timer", f"{name}.service": "sleep.service"}
         return _systemd(platform, environment, root, agent, command, files)
 
@@ -125,10 +125,6 @@ def _home(environment: Mapping[str, str]) -> Path:
 
 def _hash(root: Path) -> str:
     return hashlib.blake2b(os.fsencode(root), digest_size=4).hexdigest()
-
-
-def _name(root: Path, agent: str) -> str:
-    return f"{agent}-{_hash(root)}"
 
 
 def _path(environment: Mapping[str, str]) -> str:
