@@ -13,7 +13,7 @@ from crdt import clock
 from fleet.app import finding
 from fleet.app.reflecting import current_clusters
 from fleet.app.starting import is_unasked
-from fleet.hosts import install
+from fleet.hosts.install import Calls
 from fleet.hosts.local import LocalFolder
 from fleet.learn.counting import CountedLog
 from fleet.model import names
@@ -66,7 +66,7 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
     marks = LocalFolder(str(workspace.root)).fired()
     last_fired = max(marks, key=lambda name: marks[name], default="")
     compared = current_clusters(workspace)
-    last, is_installed = _last(workspace), bool(install.installed(workspace.root))
+    last, is_installed = _last(workspace), bool(Calls.installed(workspace.root))
     silent_ms = workspace.world.wall_ms() - marks.get(last_fired, 0)
     is_agreed, paused = _is_agreed(workspace), workspace.state.paused(workspace.wall())
     has_hooks = is_installed or silent_ms < _SILENT_DAYS * _DAY_MS
@@ -187,9 +187,9 @@ def _silent(workspace: Workspace, last: dict[str, int]) -> list[str]:
     """Return messages: the last sync failed, or nothing was logged, shown or synced for days."""
     now_ms = workspace.world.wall_ms()
     since_ms = min((clock.ms_of(each.minted) for each in workspace.replicas().replicas if each.minted), default=now_ms)
-    kinds = [kind for kind in last if kind != "synced" or workspace.is_in_a_clan]
-    days = {kind: (now_ms - max(last[kind], since_ms)) // _DAY_MS for kind in kinds}
-    silent = [f"nothing was {kind} for {days[kind]} days" for kind in kinds if days[kind] >= _SILENT_DAYS]
+    days = {kind: (now_ms - max(at_ms, since_ms)) // _DAY_MS for kind, at_ms in last.items()}
+    kinds = [kind for kind in days if days[kind] >= _SILENT_DAYS and (kind != "synced" or workspace.is_in_a_clan)]
+    silent = [f"nothing was {' or '.join(kinds)} for {min(days[each] for each in kinds)} days"] if kinds else []
     failed = workspace.state.get("sync_failed").partition(";")[0].partition(". ")[0]
     if failed:
         return [f"the last sync failed: {failed}", *silent]

@@ -225,7 +225,7 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None, asks
 def _offer_host(workspace: Workspace, host: str, *, asks: bool) -> None:
     """Install the host that is named; else ask, once, about those that are on the PATH, or about Claude Code."""
     hosts = [host] if host not in ("", "none") else []
-    is_settled = workspace.state.get("host_asked") or install.installed(workspace.root)
+    is_settled = workspace.state.get("host_asked") or Calls.installed(workspace.root)
     if not host and asks and not is_settled:
         workspace.state.put(host_asked=workspace.wall())
         here = [name for name in HOSTS if which(HOSTS[name].client)] or [CLAUDE_CODE]
@@ -247,7 +247,7 @@ def _show_next(workspace: Workspace, agent: str) -> None:
             f"{agent} writes elsewhere, too ({', '.join(others[:_IGNORED_SHOWN])}), and both count as one agent. If "
             "they are two, `fleet init --agent NAME` gives this one a name of its own"
         )
-    is_installed = install.installed(workspace.root)
+    is_installed = Calls.installed(workspace.root)
     install_it = "`fleet install claude-code` lets each session start with what is known"
     first = "`fleet start` shows what a session starts with" if is_installed else install_it
     echo(f'next: {first}; `fleet correct --wrong "..." --right "..." --pattern "..."` logs what was learned')

@@ -47,7 +47,7 @@ PLUGIN = Path(__file__).parent / "claude_code"
 """Folder of the plugin, in the layout of Claude Code, which Codex and Copilot load, too."""
 
 
-class Host(NamedTuple):
+class _Host(NamedTuple):
     """Agent host whose settings, a JSON object with ``hooks`` in it, can call fleet.
 
     Attributes:
@@ -75,7 +75,7 @@ class Host(NamedTuple):
     comments: bool = False
 
 
-HOSTS = {name: Host(**fields) for name, fields in tables(str(Path(__file__).with_name("hosts.toml"))).items()}
+HOSTS = {name: _Host(**fields) for name, fields in tables(str(Path(__file__).with_name("hosts.toml"))).items()}
 """Hosts that can be set up, by name (``hosts.toml``)."""
 
 _KEPT = ".before-fleet"
@@ -119,7 +119,7 @@ class SettingsFile(NamedTuple):
 
     path: Path
     root: Path | None = None
-    host: Host = HOSTS[CLAUDE_CODE]
+    host: _Host = HOSTS[CLAUDE_CODE]
 
     @classmethod
     def of(cls, root: Path | None, name: str = CLAUDE_CODE) -> "SettingsFile":
@@ -244,22 +244,22 @@ class Calls(NamedTuple):
                 switches[not is_on] = f"`hooksConfig.enabled` in {file}"
         return cls(where, missing, switches.get(True, ""), unreadable)
 
-
-def installed(root: Path) -> list[str]:
-    """Return the hosts whose settings call fleet in a project, and turn no hooks off."""
-    found = ((name, Calls.of(root, name)) for name in HOSTS)
-    return [name for name, calls in found if calls.where and not calls.off]
+    @classmethod
+    def installed(cls, root: Path) -> list[str]:
+        """Return the hosts whose settings call fleet in a project, and turn no hooks off."""
+        found = ((name, cls.of(root, name)) for name in HOSTS)
+        return [name for name, calls in found if calls.where and not calls.off]
 
 
 # --- the settings -----------------------------------------------------------------------------------------------------
 
 
-def _plain(data: bytes, host: Host) -> bytes:
+def _plain(data: bytes, host: _Host) -> bytes:
     """Return the bytes of a settings file without the comments that the host allows, which no string contains."""
     return re.sub(_COMMENTED, lambda match: match[1] or b" ", data) if host.comments else data
 
 
-def _parsed(data: bytes, path: Path, host: Host) -> _Settings:
+def _parsed(data: bytes, path: Path, host: _Host) -> _Settings:
     """Return the settings of a file, none of an empty one; refuse a file that could not be written back as it was."""
     try:
         text = _plain(data, host).decode("utf-8-sig")
@@ -296,7 +296,7 @@ def _render(settings: _Settings, before: bytes) -> bytes:
     return (mark + words.replace("\n", "\r\n" if "\r\n" in text else "\n")).encode()
 
 
-def _with_hooks(settings: _Settings, host: Host) -> _Settings:
+def _with_hooks(settings: _Settings, host: _Host) -> _Settings:
     """Return the settings with our hooks, each once, behind those of others."""
     hooks = {event: list(groups) for event, groups in settings.get("hooks", {}).items()}
     for event in host.matchers:
@@ -306,7 +306,7 @@ def _with_hooks(settings: _Settings, host: Host) -> _Settings:
     return {**settings, "hooks": hooks}
 
 
-def _without(data: bytes, path: Path, kept: bytes | None, host: Host) -> bytes | None:
+def _without(data: bytes, path: Path, kept: bytes | None, host: _Host) -> bytes | None:
     """Return a settings file's bytes without our hooks; None where it was ours alone.
 
     ``kept``: its bytes before they were added, which are restored where nobody has changed the file since.
@@ -325,7 +325,7 @@ def _without(data: bytes, path: Path, kept: bytes | None, host: Host) -> bytes |
     return _render(rest, data) if rest or kept is not None else None
 
 
-def _installed(settings: _Settings, host: Host) -> set[str]:
+def _installed(settings: _Settings, host: _Host) -> set[str]:
     hooks = settings.get("hooks", {})
     return {event for event in host.matchers if _others(event, hooks.get(event, [])) != hooks.get(event, [])}
 
@@ -341,7 +341,7 @@ def _command_line(event: str) -> str:
     return _COMMAND.format(event=event, failed=_FAILED.get(event, ""), foreign=foreign)
 
 
-def _group(event: str, host: Host) -> _Settings:
+def _group(event: str, host: _Host) -> _Settings:
     limits_s = {"SessionStart": _START_TIMEOUT_S, "SubagentStart": _START_TIMEOUT_S, "SessionEnd": host.end_s}
     timeout = limits_s.get(event, _TIMEOUT_S) * host.units
     entry = {"type": "command", "command": _command_line(event), "timeout": timeout}
@@ -370,7 +370,7 @@ def _is_ours(event: str, entry: object) -> bool:
 # --- the pages --------------------------------------------------------------------------------------------------------
 
 
-def _pages(host: Host) -> dict[str, bytes]:
+def _pages(host: _Host) -> dict[str, bytes]:
     """Return the skill and the slash commands, by path beside the settings, each with a seal as its last line."""
     paths = [path for pattern in host.pages for path in PLUGIN.glob(pattern)]
     return {str(path.relative_to(PLUGIN)): _sealed(path.read_bytes()) for path in sorted(paths)}

@@ -283,6 +283,11 @@ def record_in(fields: dict[str, object], *names: str) -> dict[str, object]:
     return next((value for value in values if isinstance(value, dict)), {})
 
 
+def records_in(content: object) -> list[dict[str, object]]:
+    """Return the objects of a list; none of anything else."""
+    return [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+
+
 def text_in(fields: dict[str, object], *names: str) -> str:
     """Return the first of some fields that is a text with anything in it; "" for none."""
     return next((text for name in names if (text := _as_text(fields.get(name)))), "")
@@ -290,10 +295,7 @@ def text_in(fields: dict[str, object], *names: str) -> str:
 
 def joined(content: object) -> str:
     """Return the text of a content that is a text, or a list of blocks."""
-    if isinstance(content, list):
-        parts = (text_in(block, "text") for block in content if isinstance(block, dict))
-        return "\n".join(part for part in parts if part)
-    return _as_text(content)
+    return _as_text(content) or "\n".join(filter(None, (text_in(block, "text") for block in records_in(content))))
 
 
 def _as_text(value: object) -> str:

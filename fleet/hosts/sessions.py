@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fleet.hosts import payloads, transcripts
-from fleet.hosts.payloads import joined, parsed, record_in, text_in
+from fleet.hosts.payloads import joined, parsed, record_in, records_in, text_in
 from fleet.store import homes
 from fleet.text.prompts import EVENT_CHARS_MAX, Event, Session
 
@@ -150,7 +150,7 @@ def _records(session: Session, file: BinaryIO, size: int) -> Iterator[Record]:
         if record := parsed(line):
             yield record
         else:
-            bad += bool(line.strip())
+            bad += line.strip() not in (b"", b"{}")
     session.digest = digest.hexdigest()
     if bad:
         session.trouble = "; ".join(filter(None, [session.trouble, f"{bad:,} of its lines could not be read"]))
@@ -247,10 +247,7 @@ def _gemini_events(record: Record) -> Iterator[Event]:
         yield from _message("prompt", at, _HOOK_CONTEXT.sub("", joined(content)).strip())
         return
     yield from _message("said", at, joined(content))
-    calls = record.get("toolCalls")
-    for call in calls if isinstance(calls, list) else ():
-        if not isinstance(call, dict):
-            continue
+    for call in records_in(record.get("toolCalls")):
         name, status = text_in(call, "id"), call.get("status")
         yield _call(at, name, text_in(call, "name"), _arguments(call.get("args")))
         if status == "cancelled":
@@ -326,5 +323,5 @@ def _output(output: Any) -> str:
 
 
 def _answer(result: Any) -> str:
-    answers = (record_in(each, "functionResponse") for each in (result if isinstance(result, list) else ()))
+    answers = (record_in(each, "functionResponse") for each in records_in(result))
     return "\n".join(filter(None, (text_in(record_in(each, "response"), "output", "error") for each in answers)))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from fleet.hosts import local
-from fleet.hosts.payloads import joined, parsed, text_in
+from fleet.hosts.payloads import joined, parsed, records_in, text_in
 from fleet.text.prompts import EVENT_CHARS_MAX, Event
 
 TYPE_CHECKING = False
@@ -130,14 +130,13 @@ def events_in(record: dict[str, object], offset: int = 0) -> Iterator[Event]:
     if not isinstance(message, dict) or record.get("isMeta") is True or record.get("isCompactSummary") is True:
         return
     at, name, content = text_in(record, "timestamp"), text_in(record, "uuid"), message.get("content")
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     is_agents = message.get("role") == "assistant"
-    for block in blocks if isinstance(blocks, list) else ():
-        if isinstance(block, dict) and (event := _event(block, is_agents=is_agents, name=name)) is not None:
-            if event.kind == "prompt" and record.get("isSidechain") is True:  # an agent wrote it, for a subagent
-                continue
-            event.at, event.offset = at, offset
-            yield event
+    for block in records_in([{"type": "text", "text": content}] if isinstance(content, str) else content):
+        event = _event(block, is_agents=is_agents, name=name)
+        if event is None or (event.kind == "prompt" and record.get("isSidechain") is True):  # written for a subagent
+            continue
+        event.at, event.offset = at, offset
+        yield event
 
 
 def _event(block: dict[str, object], *, is_agents: bool, name: str) -> Event | None:
