@@ -158,8 +158,7 @@ def _might_object(call: Call, payload: Payload) -> bool:
 def _find_root(cwd: str, environment: Mapping[str, str]) -> str:
     """Return the workspace's root, or "": ``FLEET_DIR``, else the one around the folder where the host works.
 
-    That folder is the payload's, or the project that the host names; else our own, since some hosts start their hooks
-    elsewhere.
+    That is the payload's, or the project that the host names; else our own: some hosts start their hooks elsewhere.
     """
     if folder := environment.get("FLEET_DIR", ""):
         root = os.path.abspath(os.path.expanduser(folder))

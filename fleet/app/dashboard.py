@@ -1,7 +1,4 @@
-"""Dashboard: the state that ``fleet`` alone shows.
-
-Who is online is read from the sidecar's last note.
-"""
+"""Dashboard: the state that ``fleet`` alone shows; who is online is read from the sidecar's last note."""
 
 import json
 import time

@@ -1,10 +1,8 @@
 """Signals that a host reports: a person's correction, a refused call, a failed build; logged at once.
 
 The question for the lesson comes later: for a strong signal in the turn, for the others once and together when the
-agent stops, for a failed build when the same command succeeds.
-
-A host waits for this, so a signal is logged without loading a workspace. A database is opened afterwards, and only for
-a question, to name known lessons.
+agent stops, for a failed build when the same command succeeds. A host waits for this, so a signal is logged without
+loading a workspace; a database is opened for a question alone, to name known lessons.
 """
 
 from collections.abc import Sequence

@@ -115,10 +115,7 @@ def _knows(token: str, authorization: str, query: Mapping[str, list[str]]) -> bo
 
 
 class _Visitor(NamedTuple):
-    """Visitor that may connect: its room, and the replica whose keys it may write; "" for one that only reads.
-
-    ``key`` distinguishes this replica from another one of the same name.
-    """
+    """Visitor that may connect: its room, the replica whose keys it may write, "" for none, and that one's own key."""
 
     room: str
     replica: str

@@ -80,12 +80,7 @@ def digest(files: Fingerprints) -> str:
 
 
 class Now(NamedTuple):
-    """The moment for which it is computed what is due.
-
-    Attributes:
-        ms: milliseconds since 1970.
-        changed_ms: when they were last seen to change; 0 where nobody watches them.
-    """
+    """The moment for which it is computed what is due; when files were last seen to change, 0: nobody watches them."""
 
     ms: int
     digest: str
@@ -174,12 +169,7 @@ def _until(moment_ms: int, now: Now, longest_s: float) -> float:
 
 
 class _LocalWork(msgspec.Struct, kw_only=True):
-    """Result of the work on this machine.
-
-    Attributes:
-        ready: agents whose session start was made ready.
-        reflected: a summary for each session that had ended.
-    """
+    """Work that was done; ``ready``: whose start was made ready; ``reflected``: a summary of each session that ended."""
 
     promoted: list[str] = []
     ready: list[str] = []

@@ -5,8 +5,7 @@ It holds no state that would have to be saved: after a crash the next one comput
 that hangs can be ended at any moment.
 
 Figures for Prometheus are counted here and served as plain text on loopback. The ``Host`` must be a name of loopback:
-else a page in a browser could read them once its name points here (DNS rebinding). It is one module, since it is one
-process, whose tasks begin, die and end together.
+else a page in a browser could read them once its name points here (DNS rebinding).
 """
 
 import asyncio
