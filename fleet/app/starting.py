@@ -31,7 +31,7 @@ from fleet.recall import ready, triggers
 from fleet.recall.ready import Ready, Start
 from fleet.recall.wording import LESSONS_MAX, ROW_CHARS_MAX, STANDING, Renderer, session_context
 from fleet.reflect import evidence, housekeeping, memory_md
-from fleet.reflect.clusters import Clusters, Weighing
+from fleet.reflect.clusters import Weighing, Wordings
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.memory_md import Memory
@@ -117,26 +117,20 @@ class SessionStart:
         # Before anything is read: a write meanwhile makes the text outdated.
         files, generation = self._ready.sums(), str(workspace.patterns.generation)
         since, *left = seen or [str(self._ready.seen()), *self._ready.left()]
-        delimiter, stores = f"fleet-{workspace.world.entropy(8).hex()}", sources(workspace, self._agent)
-        table = _triggered(stores)
-        start, short = self._texts(delimiter, stores, table, int(since), left, session)
+        delimiter, lessons = f"fleet-{workspace.world.entropy(8).hex()}", _Lessons(workspace, self._agent)
+        start, short = self._texts(delimiter, lessons, int(since), left, session)
         start.generation, start.warning = generation, self._warning()
         Guards(workspace).make_ready()
         if not session:
             with suppress(DiskError):  # on a read-only disk it is made each time
                 _put(workspace, self._ready.start_file, start.rendered(delimiter, files))
-                rows = _trigger_table(table, Renderer(workspace.emoji(), short), Weighing(workspace).contradicted())
+                remarks = Weighing(workspace).contradicted()
+                rows = _trigger_table(lessons.table, Renderer(workspace.emoji(), short), remarks)
                 _put(workspace, self._ready.triggers_file, self._ready.rendered_rows(rows, generation))
         return start
 
     def _texts(
-        self,
-        delimiter: str,
-        stores: Sequence[Patterns],
-        table: Sequence[_Triggered],
-        since: int,
-        left: Sequence[str],
-        session: str,
+        self, delimiter: str, lessons: "_Lessons", since: int, left: Sequence[str], session: str
     ) -> tuple[Start, Mapping[str, str]]:
         """Return the texts, and the short ids of the lessons in them and in the table of triggers."""
         workspace = self._workspace
@@ -144,50 +138,37 @@ class SessionStart:
         without_retired = reflecting.records_of(workspace, self._agent).without_retired(parsed)
         memory = self._with_notes(without_retired.render().decode("utf-8", "replace"))
         remembered = set(Start.ids_in(memory))  # each lesson is shown once
-        # The last comparison: the next sync compares anew, and a session's start does not wait for that.
-        compared = Weighing(workspace).last_clusters()
-        against = self._contested(compared)
-        opposed = workspace.patterns.some([*(against - remembered)])
-        at_rest = housekeeping.resting(workspace, self._agent)
-
-        def lookup(one: str) -> Pattern | None:
-            return None if one in at_rest else workspace.patterns.lesson(one)
-
-        new = self._news(since, left, session, remembered, compared, at_rest)
-        news = [group.lesson for group in compared.grouped(new, lookup)]
-        standing = self._standing(stores, table, at_rest)
-        number = len({each.id for store in stores for each in store.some([*remembered]) if each.is_listed})
-        clan, *private = stores
-        shared = [each.id for store in private for each in clan.some(store.beginning("p-")) if each.is_listed]
-        number += sum(each.is_listed for store in private for each in store.some(shared))  # of both, and counted twice
-        number += sum(len(group) - 1 for group in compared.groups)  # a lesson in several wordings is one
-        left_out = remembered | against | {each.id for each in news}
-        groups = compared.grouped(standing, lookup)
-        lessons = [group.lesson for group in groups if left_out.isdisjoint(group.ids)]
+        opposed = workspace.patterns.some([*(lessons.contested - remembered)])
+        known = remembered | self._exposures.shown_to(self._agent, but=session)
+        news = [group.lesson for group in lessons.grouped(lessons.news(since, left, known))]
+        left_out = remembered | lessons.contested | {each.id for each in news}
+        groups = lessons.grouped(lessons.standing())
+        standing = [group.lesson for group in groups if left_out.isdisjoint(group.ids)]
         entries, finders = _newest_fairly(workspace)
         new_ids, asked = {*workspace.discoveries.changed(since), *left}, self._to_ask()
         short = workspace.discoveries.short([each.id for each in entries])
-        short |= finding.short(stores, [each.id for each in (*news, *lessons, *(each for each, _ in table))])
+        triggered = [each for each, _ in lessons.table]
+        short |= finding.short(lessons.stores, [each.id for each in (*news, *standing, *triggered)])
         render = partial(
             session_context, agent=self._agent, delimiter=delimiter, members=workspace.emoji(), short=short
         )
         context = render(
             memory=memory,
             news=news,
-            patterns=lessons,
-            total=sum(source.count() for source in stores) - number - len(news),
-            opposed=len({min(compared.of(each.id)) for each in opposed if each.is_listed}),
+            patterns=standing,
+            total=lessons.number(remembered) - len(news),
+            opposed=len({min(lessons.compared.of(each.id)) for each in opposed if each.is_listed}),
             discoveries=entries,
             fresh=new_ids,
             waiting=() if workspace.is_of_version_1 else self._undecided(asked),  # its commands would fail
             note=self._unasked(),
             rest_max=workspace.config.recall.start_chars,
-            by=_authors(workspace, [*news, *lessons]) | finders,
+            by=_authors(workspace, [*news, *standing]) | finders,
             standing=STANDING,
         )
         unseen = [each for each in entries if each.id in new_ids]
         news_text = render(memory="", news=news, patterns=(), discoveries=unseen, waiting=()) if news or unseen else ""
-        shown = [*sorted(remembered), *(each.id for each in (*news, *lessons) if short[each.id] in context)]
+        shown = [*sorted(remembered), *(each.id for each in (*news, *standing) if short[each.id] in context)]
         start = Start(context, news_text, shown, [each.id for each in news if short[each.id] in news_text])
         start.asked = asked
         new_here = [*(each.id for each in news), *(each.id for each in unseen)]
@@ -220,73 +201,6 @@ class SessionStart:
         if self._workspace.state.agreed(consent.REMOTE):
             was, how = "never answered", "`fleet sync` asks, and says why if no answer comes"
         return f"The clan's remote {was} yet, so what the clan knows is not here: {first}{how}."
-
-    def _news(
-        self,
-        since: int,
-        left: Sequence[str],
-        session: str,
-        remembered: set[str],
-        compared: Clusters,
-        at_rest: Collection[str],
-    ) -> list[Pattern]:
-        """Return the lessons added since a generation, then those that had no room before.
-
-        Those that the agent was shown in any wording are not among them.
-        """
-        shown = self._exposures.shown_to(self._agent, but=session)
-        kept_out = {member for each in remembered | shown for member in compared.of(each)}
-        kept_out |= self._contested(compared)
-        patterns = self._workspace.patterns
-        earlier = [each for each in patterns.lessons_of(left).values() if each.state != "retired"]
-        new = {each.id: each for each in (*patterns.since(since, _ARRIVED_MAX), *earlier)}
-        arrived = [each for id_, each in new.items() if id_ not in at_rest]
-        shared = _fairly(arrived, _authors(self._workspace, arrived), LESSONS_MAX)
-        return [each for each in shared if each.id not in kept_out and each.is_listed]
-
-    def _contested(self, compared: Clusters) -> set[str]:
-        """Return the lessons that contradict each other, but for those of the agent's that only others contradict."""
-        ids = {each for pair in compared.opposed for each in pair.ids}
-        own = {each.id for each in self._workspace.patterns.some([*ids]) if each.seen_by(self._agent)}
-        return {each for pair in compared.opposed for each in pair.ids if each not in own or own.issuperset(pair.ids)}
-
-    def _standing(
-        self, stores: Sequence[Patterns], table: Sequence[_Triggered], at_rest: Collection[str]
-    ) -> list[Pattern]:
-        """Return the lessons of every start: the three best that are relevant now, then the published ones.
-
-        A private lesson is among them however often it was seen: it is the agent's own.
-        """
-        clan, *private = stores
-        due = set(self._due(table))
-        awake = [each for each, _ in table if each.is_listed and each.id not in at_rest]
-        named = [each for each in self._about_branch(stores) if each.is_listed and each.id not in at_rest]
-        near = [*[each for each in awake if each.id in due][: triggers.SHOWN_MAX], *named][: triggers.SHOWN_MAX]
-        published = [
-            *clan.best("published", LESSONS_MAX),
-            *(each for one in private for each in one.best("evidence", LESSONS_MAX) if each.id not in at_rest),
-        ]
-        return list({each.id: each for each in (*near, *ranked(published, "evidence"))}.values())
-
-    def _due(self, table: Sequence[_Triggered]) -> list[str]:
-        """Return the ids of lessons about the files that are changed here, and the commands that failed here last."""
-        rows = [[each.id, trigger, ""] for each, trigger in table]
-        streaks = AttemptLog(self._workspace.root, self._agent).state().of("")
-        commands = [tried.command for streak in streaks for tried in streak.tries.values()][-_MOMENTS_MAX:]
-        files = git.changed_files(self._workspace.root, _GIT_S)[:_MOMENTS_MAX] if rows else []
-        steps = [("Bash", command, "") for command in commands] + [("Edit", "", path) for path in files]
-        ids: list[str] = []
-        for step in steps:
-            ids += [each for each, _ in triggers.due(rows, ids, *step)]
-        return ids
-
-    def _about_branch(self, stores: Sequence[Patterns]) -> list[Pattern]:
-        """Return the lessons that the name of the checked-out branch is about, as a prompt of its words would be."""
-        root = self._workspace.root
-        head = homes.read(os.fspath(root / ".git/HEAD"), _HEAD_BYTES_MAX).decode("utf-8", "replace")
-        found = [hit.id for hit in relevant(root, self._agent, head.removeprefix("ref: refs/heads/"), _BRANCH_S)]
-        lessons = {id_: each for store in stores for id_, each in store.lessons_of(found).items()}
-        return [lessons[each] for each in found if each in lessons]
 
     def at_once(self) -> Start:
         """Return a text without the clan's lessons: the memory and pending promotions, read from small files alone."""
@@ -339,6 +253,83 @@ class SessionStart:
         for proposal in Journal(workspace, agent).proposals():
             lines.append(f"{proposal.code} ({proposal.name}) worked and is no lesson yet: {proposal.command}")
         return lines
+
+
+class _Lessons:
+    """Lessons that a session's start may show, as they are while it is made."""
+
+    def __init__(self, workspace: Workspace, agent: str) -> None:
+        self._workspace, self._agent = workspace, agent
+        self._at_rest = housekeeping.resting(workspace, agent)
+        self.stores = sources(workspace, agent)
+        self.table = _triggered(self.stores)
+        # The last comparison: the next sync compares anew, and a session's start does not wait for that.
+        self.compared = Weighing(workspace).last_clusters()
+        self.contested = self._contested()
+
+    def _contested(self) -> set[str]:
+        """Return the lessons that contradict each other, but for those of the agent's that only others contradict."""
+        pairs = [pair.ids for pair in self.compared.opposed]
+        ids = {each for pair in pairs for each in pair}
+        own = {each.id for each in self._workspace.patterns.some([*ids]) if each.seen_by(self._agent)}
+        return {each for pair in pairs for each in pair if each not in own or own.issuperset(pair)}
+
+    def grouped(self, lessons: Iterable[Pattern]) -> list[Wordings]:
+        """Return lessons with each cluster as one; a wording at rest speaks for none."""
+        lookup = self._workspace.patterns.lesson
+        return self.compared.grouped(lessons, lambda one: None if one in self._at_rest else lookup(one))
+
+    def number(self, remembered: Collection[str]) -> int:
+        """Return the number of lessons outside of the memory; one in several wordings, or of two stores, is one."""
+        clan, *private = self.stores
+        shared = [each.id for store in private for each in clan.some(store.beginning("p-")) if each.is_listed]
+        known = {each.id for store in self.stores for each in store.some([*remembered]) if each.is_listed}
+        twice = sum(each.is_listed for store in private for each in store.some(shared))
+        twice += sum(len(group) - 1 for group in self.compared.groups)
+        return sum(store.count() for store in self.stores) - len(known) - twice
+
+    def news(self, since: int, left: Sequence[str], known: Iterable[str]) -> list[Pattern]:
+        """Return the lessons added since a generation, then those that had no room before; none of a known wording."""
+        kept_out = {member for each in known for member in self.compared.of(each)} | self.contested
+        patterns = self._workspace.patterns
+        earlier = [each for each in patterns.lessons_of(left).values() if each.state != "retired"]
+        new = {each.id: each for each in (*patterns.since(since, _ARRIVED_MAX), *earlier)}
+        arrived = [each for id_, each in new.items() if id_ not in self._at_rest]
+        shared = _fairly(arrived, _authors(self._workspace, arrived), LESSONS_MAX)
+        return [each for each in shared if each.id not in kept_out and each.is_listed]
+
+    def standing(self) -> list[Pattern]:
+        """Return the lessons of every start: the three best that are relevant now, then the published ones.
+
+        A private lesson is among them however often it was seen: it is the agent's own.
+        """
+        clan, *private = self.stores
+        due = set(self._due())
+        relevant_now = [*(each for each, _ in self.table if each.id in due), *self._about_branch()]
+        near = [each for each in relevant_now if each.is_listed and each.id not in self._at_rest][: triggers.SHOWN_MAX]
+        own = [each for one in private for each in one.best("evidence", LESSONS_MAX) if each.id not in self._at_rest]
+        published = ranked([*clan.best("published", LESSONS_MAX), *own], "evidence")
+        return list({each.id: each for each in (*near, *published)}.values())
+
+    def _due(self) -> list[str]:
+        """Return the ids of lessons about the files that are changed here, and the commands that failed here last."""
+        rows = [[each.id, trigger, ""] for each, trigger in self.table]
+        streaks = AttemptLog(self._workspace.root, self._agent).state().of("")
+        commands = [tried.command for streak in streaks for tried in streak.tries.values()][-_MOMENTS_MAX:]
+        files = git.changed_files(self._workspace.root, _GIT_S)[:_MOMENTS_MAX] if rows else []
+        steps = [("Bash", command, "") for command in commands] + [("Edit", "", path) for path in files]
+        ids: list[str] = []
+        for step in steps:
+            ids += [each for each, _ in triggers.due(rows, ids, *step)]
+        return ids
+
+    def _about_branch(self) -> list[Pattern]:
+        """Return the lessons that the name of the checked-out branch is about, as a prompt of its words would be."""
+        root = self._workspace.root
+        head = homes.read(os.fspath(root / ".git/HEAD"), _HEAD_BYTES_MAX).decode("utf-8", "replace")
+        found = [hit.id for hit in relevant(root, self._agent, head.removeprefix("ref: refs/heads/"), _BRANCH_S)]
+        lessons = {id_: each for store in self.stores for id_, each in store.lessons_of(found).items()}
+        return [lessons[each] for each in found if each in lessons]
 
 
 def _triggered(stores: Sequence[Patterns]) -> list[_Triggered]:
@@ -562,7 +553,9 @@ class Guards:
 
 def _check_decision(decision: str, until: str, today: str) -> None:
     if decision not in _CHOICES:
-        raise UsageError(f"a guard is one of ask, deny and off, and not {decision[:40]!r}. Nothing was changed")
+        raise UsageError(
+            f"say what it does: fleet guard ID ask, deny or off, not {decision[:40]!r}. Nothing was changed"
+        )
     with suppress(ValueError):
         if not until or (date.fromisoformat(until).isoformat() == until and until >= today):
             return

@@ -169,7 +169,7 @@ def _until(moment_ms: int, now: Now, longest_s: float) -> float:
 
 
 class _LocalWork(msgspec.Struct, kw_only=True):
-    """Work that was done; ``ready``: whose start was made ready; ``reflected``: a summary of each session that ended."""
+    """Work that was done; ``ready``: whose start was made ready; ``reflected``: a summary of each ended session."""
 
     promoted: list[str] = []
     ready: list[str] = []
