@@ -104,15 +104,14 @@ def _words(workspace: Workspace, agent: str, command: str) -> list[str]:
 def _write(service: Service, *, dry_run: bool) -> None:
     """Write a service's files, and put it to work; with ``dry_run`` only show them."""
     service.check()
-    if not dry_run and any(path.exists() for path in service.files):
-        # What runs would go on as it was installed before, and launchd refuses to start it twice.
-        for words in service.end:
-            _has_run(words)
-    for path, data in service.files.items():
-        if dry_run:
+    if dry_run:
+        for path, data in service.files.items():
             note(f"would write {path}")
             echo(data.decode().rstrip(), as_is=True)
-    if not dry_run:
+    else:
+        # What runs would go on as it was installed before, and launchd refuses to start it twice.
+        for words in service.end if any(path.exists() for path in service.files) else ():
+            _has_run(words)
         service.write()
         echo("\n".join(f"wrote {path}" for path in service.files))
     output.show({"files": list(map(str, service.files)), "to_run": _call(service.start, dry_run=dry_run)}, ())
