@@ -14,7 +14,9 @@ from fleet.hosts.install import Calls
 from fleet.hosts.local import LocalFolder
 from fleet.learn.counting import CountedLog
 from fleet.model import names
+from fleet.model.discovery import Discovery
 from fleet.model.errors import BusyError, FleetError
+from fleet.model.pattern import Pattern
 from fleet.recall.wording import LOG_A_CORRECTION
 from fleet.reflect.clusters import Clusters
 from fleet.reflect.exposure import Exposures
@@ -97,21 +99,17 @@ def _news_since(workspace: Workspace, compared: Clusters, generation: int, since
     new = sorted((each for each in entries if each and not each.retracts), key=lambda each: each.at, reverse=True)
     return {
         "lessons": [
-            {
-                "id": each.id,
-                "text": readable(each.text),
-                "by": names.agent_of(each.by),
-                "seen": each.count("seen"),
-                "is_first": each.at > since or each.count("seen") == 1,
-            }
+            _row(each, readable(each.text))
+            | {"seen": each.count("seen"), "is_first": each.at > since or each.count("seen") == 1}
             for each in lessons
         ],
         "lessons_total": total - (len(wordings) - len(lessons)),
-        "discoveries": [
-            {"id": each.id, "text": readable(each.problem) or readable(each.solution), "by": names.agent_of(each.by)}
-            for each in new
-        ],
+        "discoveries": [_row(each, readable(each.problem) or readable(each.solution)) for each in new],
     }
+
+
+def _row(each: Pattern | Discovery, text: str) -> dict[str, Any]:
+    return {"id": each.id, "text": text, "by": names.agent_of(each.by)}
 
 
 def _promoted(workspace: Workspace, since: str) -> Iterator[dict[str, str]]:
