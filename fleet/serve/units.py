@@ -75,10 +75,8 @@ class Service(NamedTuple):
     def write(self) -> None:
         """Write the files, and the folders above them that are not there."""
         for path, data in self.files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = path.with_name(f".{path.name}.tmp")
-            temporary.write_bytes(data)
-            temporary.replace(path)
+            above = next(each for each in path.parents if each.exists())
+            Files(above).replace(path, data)
 
     def take_out(self) -> None:
         """Remove the files, and their folders where these hold nothing else."""
