@@ -27,7 +27,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from crdt.doc import CLIENT_ID_BITS, BadUpdateError, Changes, Document, TruncatedError
+from crdt.doc import CLIENT_ID_BITS, Applied, BadUpdateError, Changes, Document, TruncatedError
 from fleet.model import names
 from fleet.model.errors import UsageError
 from fleet.share.live import wire
@@ -222,12 +222,6 @@ class Rooms:
     def _document(self) -> Document:
         return Document(int.from_bytes(self._entropy(CLIENT_ID_BITS // 8), "big"))
 
-    def _copied(self, document: Document) -> Document:
-        copy = self._document()
-        for piece in document.pieces_since(b"\0", wire.UPDATE_BYTES_MAX):
-            copy.apply(piece)
-        return copy
-
     # --- authorisation ------------------------------------------------------------------------------------------
 
     def admit(self, socket: ServerConnection, request: Request) -> Response | None:
@@ -333,17 +327,25 @@ class Rooms:
                 room.document.put(_not_allowed(why.changes, guest.visitor.replica))
             raise
         room.received_bytes += len(update)
-        undone = _not_allowed(applied.changes, guest.visitor.replica)
-        if undone:
-            room.document.put(undone)
-        # Without the values that were undone: they are collected by now.
-        news = room.document.since(before) if undone else applied.update
+        news = self._after_undoing(room, guest, before, applied)
         if applied.is_cloned:  # a client writes under the server's own client id: the server takes another
-            room.document = self._copied(room.document)
+            renewed = self._document()
+            for piece in room.document.pieces_since(b"\0", wire.UPDATE_BYTES_MAX):
+                renewed.apply(piece)
+            room.document = renewed
         if news:
-            self._send(room, wire.Message(wire.SYNC, wire.UPDATE, news).encode(), None if undone else guest)
+            sender = guest if news is applied.update else None
+            self._send(room, wire.Message(wire.SYNC, wire.UPDATE, news).encode(), sender)
         if room.received_bytes > ROOM_BYTES_MAX:
             self._empty(room)
+
+    def _after_undoing(self, room: _Room, guest: _Guest, before: bytes, applied: Applied) -> bytes:
+        """Undo the changes that this guest may not make; return the update for the others."""
+        undone = _not_allowed(applied.changes, guest.visitor.replica)
+        if not undone:
+            return applied.update
+        room.document.put(undone)
+        return room.document.since(before)  # without the values that were undone: they are collected by now
 
     def _send(self, room: _Room, message: bytes, but: _Guest | None = None) -> None:
         for guest in room.guests:
