@@ -45,6 +45,10 @@ from fleet.text import mentions
 from fleet.text.screening import counted, readable
 
 _NOT_READ = "The clan's lessons and discoveries were not read, .fleet/log says why; `fleet start` prints all of it."
+_OF_VERSION_1 = (
+    "fleet: this workspace was made by fleet 0.1, and a person's `fleet upgrade` converts it. Until then what the clan "
+    "knows is not here; what is logged counts afterwards"
+)
 _ARRIVED_MAX = 2_000
 """Limit of the new lessons that are considered: many, so that a flood of one writer's does not hide those of others."""
 _LOOKED_AT = 10
@@ -178,22 +182,16 @@ class SessionStart:
     def _warning(self) -> str:
         """Return what is wrong with this workspace, for the person; "" for nothing."""
         if self._workspace.is_of_version_1:
-            return (
-                "fleet: this workspace was made by fleet 0.1, and `fleet upgrade` converts it. Until then sessions "
-                "start without the clan's lessons; what is logged counts afterwards"
-            )
-        config, name = self._workspace.config, self._workspace.config_file.name
-        return (
-            "" if config.is_read else f"fleet: nothing is shared until {name} is mended: {'; '.join(config.problems)}"
-        )
+            return _OF_VERSION_1
+        if self._workspace.config.is_read:
+            return ""
+        name, problems = self._workspace.config_file.name, "; ".join(self._workspace.config.problems)
+        return f"fleet: nothing is shared until {name} is mended: {problems}"
 
     def _unasked(self) -> str:
         """Return why what the clan knows is not here, and who can change that; "" where its remote was asked."""
         if self._workspace.is_of_version_1:
-            return (
-                "This workspace was made by fleet 0.1: what the clan knows is not here until a person runs `fleet "
-                "upgrade`. What is logged meanwhile counts then."
-            )
+            return _OF_VERSION_1
         if not is_unasked(self._workspace):
             return ""
         first = "`fleet init --agent NAME` names who works here, and then " if self._agent == names.GUEST else ""
