@@ -48,6 +48,7 @@ _CANNOT_WRITE = (
     "fleet cannot write in .fleet here: you are told of each correction that is not logged, and nothing that is there "
     "is lost"
 )
+_OF_GUEST = "What is logged stays on this machine, as guest's, until `fleet init --agent NAME` takes it over"
 _LOGGING = frozenset(str.split("learn correct discover"))
 _OF_SERVER = "mcp__"
 _LOOKING = frozenset(str.split("describe fetch find get list read search show"))
@@ -120,17 +121,11 @@ class _HostEvent:
         if not call.can_write:
             return _CANNOT_WRITE
         if call.agent == GUEST and (named := os.environ.get("FLEET_AGENT") or GUEST) != GUEST:
-            return (
-                f"fleet: FLEET_AGENT={named[:40]!r} cannot be an agent's name (a-z, 0-9, '-' and '_'). What is logged "
-                "stays on this machine, as guest's, until that is mended and `fleet init --agent NAME` takes it over"
-            )
+            return f"fleet: FLEET_AGENT={named[:40]!r} cannot be an agent's name (a-z, 0-9, '-' and '_'). {_OF_GUEST}"
         if call.agent != GUEST or self._folder.marked_ms(GUEST):
             return ""
         self._folder.mark(GUEST, word=call.session or "-")
-        return (
-            "fleet: no agent is named in this clone. What is logged stays on this machine, as guest's, until "
-            "`fleet init --agent NAME` names one, who takes it over"
-        )
+        return f"fleet: no agent is named in this clone. {_OF_GUEST}"
 
     def promoted_since(self) -> str:
         """Return which lessons entered the agent's memory when its last sessions ended, once; "" for none."""
