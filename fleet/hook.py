@@ -8,7 +8,8 @@ here: standard library only, and little of it (``tests/hosts`` counts); ``fleet.
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from fleet.hosts.local import AT_THE_END, AT_THE_START, GUEST, Alarm, Call, LocalFolder, Reflog, TimeUpError, explained
 from fleet.hosts.payloads import HOSTS, PAYLOAD_BYTES_MAX, Payload
@@ -51,16 +52,14 @@ def main(argv: list[str]) -> int:
 def _guarded(call: Call) -> _Output:
     """Answer within a limit of time; what code prints by mistake does not reach stdout."""
     limit_s = START_S if call.event in ("SessionStart", "SubagentStart") else WORK_S
-    shown = _aside(1)
-    try:
-        with Alarm(limit_s):
-            return _answer(call, os.environ)
-    except TimeUpError:
-        call.log(f"gave up after {limit_s:g} s; what was acknowledged is kept")
-    except BaseException as why:  # noqa: BLE001 - a hook never fails its host
-        call.log(explained(why))
-    finally:
-        _back(1, shown)
+    with _without_stdout():
+        try:
+            with Alarm(limit_s):
+                return _answer(call, os.environ)
+        except TimeUpError:
+            call.log(f"gave up after {limit_s:g} s; what was acknowledged is kept")
+        except BaseException as why:  # noqa: BLE001 - a hook never fails its host
+            call.log(explained(why))
     return _NOTHING
 
 
@@ -216,23 +215,22 @@ def _run_alone(which: str, *words: str) -> int:
     return 0
 
 
-def _aside(handle: int) -> int:
-    """Redirect a descriptor to the null device; return a copy of the real one, or -1 when it is closed."""
-    try:
-        real = os.dup(handle)
+@contextmanager
+def _without_stdout() -> Iterator[None]:
+    """Redirect stdout to the null device while a block runs."""
+    real = -1
+    with suppress(OSError):  # a host may have closed it
+        real = os.dup(1)
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, handle)
+        os.dup2(nowhere, 1)
         os.close(nowhere)
-    except OSError:
-        return -1
-    return real
-
-
-def _back(handle: int, real: int) -> None:
-    if real >= 0:
-        sys.stdout.flush()
-        os.dup2(real, handle)
-        os.close(real)
+    try:
+        yield
+    finally:
+        if real >= 0:
+            sys.stdout.flush()
+            os.dup2(real, 1)
+            os.close(real)
 
 
 def _write(handle: int, text: str) -> None:
