@@ -5,7 +5,7 @@ as it was nor in other words. An item that was never shown never expires. A deci
 review`` answered, a lesson that was promoted by hand) is one here.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import date, timedelta
 from hashlib import blake2b
@@ -220,15 +220,6 @@ class Inbox:
         with self._locked():
             self._lines.add([_Shown(id=each, at=at) for each in ids])
 
-    def expire(self, stays: Callable[[Entry], bool] = lambda _: False) -> list[Entry]:
-        """Drop the items that were shown and whose last day has passed, but for some that stay; return them."""
-        today = self._workspace.wall()[:_DAY_CHARS]
-        overdue = [each for each in self.entries() if each.is_pending and (day := each.last_day()) and day < today]
-        last_days = {each.item.id: f"its last day was {each.last_day()}" for each in overdue if not stays(each)}
-        decisions = [Decision(id=id_, outcome="expired", why=why) for id_, why in last_days.items()]
-        expired = self.decide(decisions) if decisions else ()
-        return [each for each in overdue if each.item.id in expired]
-
     def _locked(self) -> AbstractContextManager[None]:
         return self._workspace.lock(f"inbox-{self._agent}")
 
@@ -249,6 +240,11 @@ class Inboxes:
         """Return the entries that wait, of a kind if it is named, the best-evidenced first; of equals the oldest."""
         entries = [each for each in self.entries() if each.is_pending and kind in ("", each.item.kind)]
         return sorted(entries, key=lambda each: (-each.item.weight, each.item.at, each.item.id))
+
+    def overdue(self) -> list[Entry]:
+        """Return the entries that wait, were shown, and whose last day has passed."""
+        today = self._workspace.wall()[:_DAY_CHARS]
+        return [each for each in self.waiting() if (day := each.last_day()) and day < today]
 
     def dropped(self) -> list[Entry]:
         """Return the entries that nobody decided in time, for a week or until a person is shown that they went."""
