@@ -600,10 +600,7 @@ def _texts(session: Session) -> dict[int, str]:
     """Return the text of each line of a transcript, by its number."""
     texts = {each.line: each.text or each.about for each in session.events}
     for objection in objections(session.events)[0]:  # a refusal without words has those of the next prompt
-        step = " ".join(
-            filter(None, ["refused" if objection.kind == "rejection" else "stopped", objection.tool, objection.about])
-        )
-        texts[objection.line] = f"{step}: {objection.words}"
+        texts[objection.line] = f"{objection.step}: {objection.words}"
     return texts
 
 

@@ -95,11 +95,8 @@ class Proposal(NamedTuple):
         words = len(text.split())
         if kind not in ("failure", "missing", "memory"):
             asks = text.endswith(("?", "？")) or _pattern("asks").match(text) is not None
-            worth += (
-                2 * (_pattern("binds").search(text) is not None)
-                + 2 * (_pattern("orders").match(text) is not None)
-                - 4 * asks
-            )
+            worth += 2 * (_pattern("binds").search(text) is not None) - 4 * asks
+            worth += 2 * (_pattern("orders").match(text) is not None)
             worth += 2 * (asks and _pattern("asks_why_not").search(text) is not None)
             worth -= 2 * (_pattern("reports").match(text) is not None) + 2 * (_PASTES.search(text) is not None)
             worth -= 3 * (_pattern("chats").match(text) is not None) + 2 * (not asks and "?" in text)
@@ -127,14 +124,14 @@ def reflect(session: Session) -> Reflection:
     """Return the reflection on a session by its form."""
     proposals = propose([session])
     lessons = [each.as_lesson() for each in proposals if each.worth >= LESSON_MIN][:LESSONS_MAX]
-    skill = _sequence(session) or _slow(session) or _wish(session)
+    slug, description, body = _sequence(session) or _slow(session) or _wish(session) or (None, None, None)
     return Reflection(
         outcome=_outcome(session, proposals),
         what_didnt="; ".join(each.text for each in proposals if each.kind == "failure")[:500] or None,
-        should_skill=skill is not None,
-        skill_slug=skill[0] if skill else None,
-        skill_description=skill[1] if skill else None,
-        skill_body=skill[2] if skill else None,
+        should_skill=slug is not None,
+        skill_slug=slug,
+        skill_description=description,
+        skill_body=body,
         memory_notes=tuple(_notes(session)),
         lessons=tuple(lessons),
     )
@@ -160,12 +157,8 @@ def propose(sessions: Iterable[Session]) -> list[Proposal]:
 def _objected(session: Session) -> Iterator[Proposal]:
     objected = objections(session.events)[0]
     for objection in objected:
-        about = " ".join(
-            filter(None, ["refused" if objection.kind == "rejection" else "stopped", objection.tool, objection.about])
-        )
-        theirs = unpasted(objection.words)
-        worth, line = _WORTH[objection.kind], objection.line
-        offer = Proposal.of(session.id, objection.kind, theirs, about, objection.at, worth, line=line)
+        theirs, kind = unpasted(objection.words), objection.kind
+        offer = Proposal.of(session.id, kind, theirs, objection.step, objection.at, _WORTH[kind], line=objection.line)
         yield offer._replace(trigger=shell.Command(objection.refused).trigger)
     known_texts = {each.words for each in objected}
     last = ""
@@ -178,10 +171,8 @@ def _objected(session: Session) -> Iterator[Proposal]:
             signal = detect(theirs)
             if signal is not None and signal.kind != PRAISE:
                 excerpt = theirs if len(theirs) <= _TEXT_CHARS_MAX else signal.excerpt
-                worth = _WORTH[signal.confidence]
-                yield Proposal.of(
-                    session.id, "correction", excerpt, last and f"after {last}", event.at, worth, line=event.line
-                )
+                about, worth = last and f"after {last}", _WORTH[signal.confidence]
+                yield Proposal.of(session.id, "correction", excerpt, about, event.at, worth, line=event.line)
             else:
                 yield from _standing(session.id, event)
 
@@ -194,9 +185,8 @@ def _standing(session: str, event: Event) -> Iterator[Proposal]:
         words = len(sentence.split())
         if not _WORDS_MIN <= words <= _WORDS_MAX or "·" in sentence:
             continue
-        if (_pattern("orders").match(sentence) and _pattern("stands").search(sentence)) or _pattern("lays_down").search(
-            sentence
-        ):
+        is_order = _pattern("orders").match(sentence) and _pattern("stands").search(sentence)
+        if is_order or _pattern("lays_down").search(sentence):
             yield Proposal.of(session, "standing", sentence, "", event.at, _WORTH["standing"], line=event.line)
 
 
@@ -230,9 +220,8 @@ def _failed(session: Session) -> Iterator[Proposal]:
             for lines in red.pop(family, {}).values():
                 if len(lines) > 1 and len(re.findall(r"[A-Za-z]{2,}", lines[-1])) >= _ERROR_WORDS_MIN and last:
                     text = f"`{family}` fails with: {lines[-1]} — it passed after {last}"
-                    wrong = f"{call.about}: {lines[-1]}"
-                    fields = (session.id, "failure", text, wrong, event.at, _WORTH["failure"], len(lines))
-                    yield Proposal.of(*fields, line=event.line, quote=lines[-1])
+                    fields = (session.id, "failure", text, f"{call.about}: {lines[-1]}", event.at, _WORTH["failure"])
+                    yield Proposal.of(*fields, len(lines), line=event.line, quote=lines[-1])
 
 
 def _was_missing(session: Session) -> Iterator[Proposal]:
@@ -251,9 +240,8 @@ def _was_missing(session: Session) -> Iterator[Proposal]:
                 known_names.add(name)
                 line = shell.Failure(match[0]).line if match else ""
                 text = f"`{shell.Command(call.about).family}` fails with: {line} — `{later.about}` provided it"
-                wrong = f"{call.about}: {line}"
-                worth, at = _WORTH["missing"], result.at
-                yield Proposal.of(session.id, "missing", text, wrong, at, worth, line=result.line, quote=line)
+                fields = (session.id, "missing", text, f"{call.about}: {line}", result.at, _WORTH["missing"])
+                yield Proposal.of(*fields, line=result.line, quote=line)
                 break
 
 
@@ -334,9 +322,8 @@ def _outcome(session: Session, proposals: Sequence[Proposal]) -> Outcome:
     built = [result for call, result in runs(session.events) if shell.Command(call.about).is_build()]
     if built and not built[-1].is_ok:
         return "failure"
-    return (
-        "partial" if any(each.kind in ("rejection", "interruption", "correction") for each in proposals) else "success"
-    )
+    objected = any(each.kind in ("rejection", "interruption", "correction") for each in proposals)
+    return "partial" if objected else "success"
 
 
 def _slug(words: str) -> str:
