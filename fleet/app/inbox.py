@@ -270,11 +270,7 @@ def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> 
 
 
 def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Decision:
-    """Decline an item: it does not come back, neither as it is nor in other words.
-
-    Raises:
-        NoError: there is no such item.
-    """
+    """Decline an item: it does not come back, as it is or in other words. Raise ``NoError`` where there is none."""
     with _locked(workspace, prefix) as handler:
         item = handler.entry.item
         summary, run = _Handler.reject(handler) if handler.check() else handler.reject()

@@ -99,8 +99,7 @@ def promote_logged(
 ) -> tuple[str, int]:
     """Promote a lesson at once if what was just logged or merged makes it due.
 
-    Returns the memory's path, or "", and the number of the lesson's occurrences in all wordings; 0: nobody compared
-    them.
+    Returns the memory's path, or "", and the number of the lesson's occurrences in all wordings; 0: not compared.
 
     ``near``: ids of lessons that may say the same in other words.
     """
@@ -143,8 +142,8 @@ def _whole(lessons: Lessons, pattern_id: str, agent: str) -> Pattern | None:
 def promote_all(workspace: Workspace) -> list[Due]:
     """Bring each agent's memory here up to date; return what entered.
 
-    Lessons with enough evidence enter, those that the clan retired leave, and exposures are counted. Each log has been
-    counted before. A failure with one agent's memory is a warning: lessons are safe, and the next sync tries again.
+    Lessons with enough evidence enter, those that the clan retired leave, and exposures are counted. A failure with one
+    agent's memory is a warning: lessons are safe, and the next sync tries again.
     """
     promoted: list[Due] = []
     if workspace.is_read_only:

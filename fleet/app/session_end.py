@@ -95,10 +95,7 @@ class _PastSession(NamedTuple):
 
 
 class _History(NamedTuple):
-    """Past sessions: those without a reflection, oldest first; the number of the others; why some are unreadable.
-
-    ``usd``: maximal cost of reflections on those without one; 0 for the rules.
-    """
+    """Past sessions: those without a reflection, the number of the others, maximal cost, and what is unreadable."""
 
     waiting: list[_PastSession]
     done: int
@@ -114,10 +111,8 @@ class Choice:
 
     Attributes:
         settings: ``[reflect]``, overridden by the environment.
-        named: the reflector of ``fleet.toml``; the host's model that a person chose here where that names none, or one
-            that nobody here agreed to.
-        trouble: why no model can be asked here and now, so that sessions wait: limits of the environment that nobody
-            can read, or a program that is not on the PATH; "" for none.
+        named: the reflector of ``fleet.toml``; where that names none that is agreed to, the model that was chosen here.
+        trouble: why no model can be asked here and now, so that sessions wait; "" for none.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -460,8 +455,6 @@ def _done_already(passes: Sequence[Pass], reflector: str, *, by_hand: bool) -> s
 def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) -> list[ReflectResult]:
     """Reflect on the sessions that ended here, or on one of them, and log each; a failing one hinders no other.
 
-    Those whose reflection a crash ended are among them.
-
     A guest's wait until an agent is named, and are the default agent's then, as the guest's log is. A dry run plans
     them, each at its maximal cost.
     """
@@ -548,10 +541,7 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
 
 
 def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path] = ()) -> _History:
-    """Return the sessions of so many days that a pass by hand would reflect on, and their maximal cost.
-
-    ``paths``: transcripts, or folders of them; by default those that hosts keep of this project.
-    """
+    """Return the sessions of so many days that a pass by hand would reflect on; by default of all transcripts here."""
     root, since_ms = os.fspath(workspace.root), workspace.world.wall_ms() - days * _DAY_MS
     choice, passes = Choice(workspace), Records(workspace, agent).passes()
     waiting, troubles, reflected = list[_PastSession](), list[str](), 0

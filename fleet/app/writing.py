@@ -45,13 +45,9 @@ _DISMISSED = ": its entry was dismissed, as no correction"
 
 
 class _PlannedLesson(NamedTuple):
-    """Lesson that is to be logged.
+    """Lesson that is to be logged, its mark in the log, and the known lesson that it repeats ("" for none).
 
-    Attributes:
-        key: ``t-`` and 8 hex, its mark in the log.
-        same: id of the known lesson that it repeats; "" for a new one.
-        entry: id of the entry of the log that waits for this lesson; "" for none.
-        is_logged: that entry has it: a pass logged it, and crashed before it was recorded.
+    ``entry``: id of the entry that waits for it; ``is_logged``: a pass logged it there, and crashed before its record.
     """
 
     key: str
@@ -123,10 +119,7 @@ class Writing:
         return "" if self._is_trusted else self._support.of_note(note)
 
     def write(self) -> tuple[Plan, tuple[Written, ...]]:
-        """Apply the plan of the reflection; return it, and the account of each writer.
-
-        After an error the next pass goes on with what was written.
-        """
+        """Apply the plan of the reflection; return it, and each writer's account. The next pass mends what failed."""
         plan = self.plan()
         planned = plan.writers["lessons"]
         logged, fields, firsts = self._log_lessons(plan.lessons)

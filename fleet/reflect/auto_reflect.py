@@ -1,9 +1,8 @@
 """Pages of auto-reflect in every known form: the scratchpad, the daily logs, and ``AGENTS.md``. Pure.
 
 A change returns a new text in which every other line is as it was. Lines that fleet did not write are never moved or
-removed; of those it wrote, promoted rows leave their table, and observations go to the daily logs when the page grows
-beyond ``LINES_MAX``. One rule at a time goes into ``AGENTS.md``. Where its place would be a guess, or the file would
-become too long, nothing is written, and the error has the reason.
+removed. Where the place of a rule in ``AGENTS.md`` would be a guess, or the file would become too long, nothing is
+written, and the error has the reason.
 
 A daily log, ``.agents/logs/YYYY-MM-DD.md``, is append-only, with a block for each session, which a comment under its
 heading names (docs/adr/0024). A block without one is a session of its own, told apart by its day and heading.
@@ -77,10 +76,7 @@ class Entry(NamedTuple):
 
     @classmethod
     def listed(cls, page: Page, *titles: str) -> "list[Entry]":
-        """Return the entries of the sections of these titles, or of the page.
-
-        Entries are rows of a table, pipe lines or bullets, also in a code fence or in brackets.
-        """
+        """Return the rows of tables, pipe lines and bullets of the sections of these titles, or of the whole page."""
         entries: list[Entry] = []
         category, is_categorised = "", False
         parts = (page.inside(section) for title in titles for section in page.named(title))
@@ -387,13 +383,9 @@ _NOTHING = frozenset({"", "none", "nothing", "n/a", "na", "-", "—", "(none)", 
 
 
 class Block(NamedTuple):
-    """One session's block of a daily log.
+    """One session's block of a daily log. ``is_whole``: it has more than observations.
 
-    Attributes:
-        at: the minute, or the day alone.
-        stamp: the time to the second, "" in a block that fleet did not write.
-        is_whole: it has more than observations.
-        run: id of the reflection that it was written from, "" for none.
+    ``at``: its minute, or day; ``stamp``: its second, and ``run``: the reflection that it was written from, or "".
     """
 
     session: str

@@ -76,13 +76,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="decision"):
-    """Decision on an item.
-
-    Attributes:
-        outcome: withdrawn: by the run that proposed it.
-        did: change that the decision made, in a line.
-        run: that can be taken back (``store/runs``).
-    """
+    """Decision on an item: what it changed, in a line, and the run that can be taken back (``store/runs``)."""
 
     id: str
     outcome: _Outcome = msgspec.field(name="said")
@@ -135,10 +129,7 @@ class Entry(NamedTuple):
 
 
 class _Put(NamedTuple):
-    """Outcome of putting an item in: its id, or that of the item that it repeats.
-
-    ``is_new``: it waits now and did not before its run; ``why``: why it is not new, in a sentence.
-    """
+    """Outcome of putting an item in: its id, or that of the item that it repeats, and why it is not new."""
 
     id: str
     is_new: bool
@@ -169,10 +160,7 @@ class Inbox:
         self._lines = JsonLines(workspace.files, workspace.home(agent) / FILE_NAME)
 
     def put(self, items: Sequence[Item], *, dry_run: bool = False) -> list[_Put]:
-        """Put in those that neither wait nor were approved or rejected, in whatever words; return each's outcome.
-
-        ``dry_run``: return it, and put in nothing.
-        """
+        """Put in those that neither wait nor were approved or rejected, in whatever words; return each's outcome."""
         with self._locked():
             known = {each.item.id: each for each in self.entries()}
             outcomes, new, met = list[_Put](), list[Item](), set[str]()

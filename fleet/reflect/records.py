@@ -19,14 +19,7 @@ RAN, RESERVED, SETTLED, DEFERRED, UNDONE = "ran", "reserved", "settled", "deferr
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Account of one writer of a pass.
-
-    Attributes:
-        name: lessons, notes, skill, persona, user-model, next-check ...
-        ids: of what it wrote, put into the inbox or confirmed.
-        count: number of things saved; 0 where it only skipped.
-        skipped: what it did not write, each with the reason, in a sentence.
-    """
+    """Account of one writer of a pass: the ids and number of what it saved, and what it did not write, with why."""
 
     name: str
     ids: tuple[str, ...] = ()
@@ -163,10 +156,9 @@ class Records:
         return list(pending.values())
 
     def interrupted(self) -> list[Record]:
-        """Return the reservations of reflections that are not finished, oldest first, each session once.
+        """Return the reservations of reflections that another process works on, or that were killed, oldest first.
 
-        Another process works on it, or was killed. A session whose transcript is gone waits for nothing, and one whose
-        question a person stopped is settled without an answer.
+        A session whose transcript is gone waits for nothing, and one whose question a person stopped is settled.
         """
         pending: dict[str, Record] = {}
         for record in self.read():

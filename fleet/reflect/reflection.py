@@ -1,14 +1,11 @@
 """Reflection on a session: the reflectors, and the parser that recovers JSON from whatever a model wrote around it.
 
-Beside the seed's fields there is ``lessons``, each with the quotation that supports it. Recovery is aware of strings:
-a brace inside one opens and closes nothing. Of several objects the largest valid one counts; of one that breaks off,
-its part.
+Recovery is aware of strings: a brace inside one opens and closes nothing. Of several objects the largest valid one
+counts; of one that breaks off, its part.
 
-A reflector is a host's own client, any command, or an endpoint: the prompt is on standard input, the answer on
-standard output. One that hangs, dies or prints without end is stopped, with all its children, and results in an answer
-with its trouble: nothing is raised. It runs in an empty folder with fleet turned off, so that it reads no project's
-instructions and triggers no hook. ``claude`` is called without tools, hooks, memory or session file (as measured, see
-docs/reflection.md).
+A reflector is a host's own client, any command, or an endpoint. One that hangs, dies or prints without end is stopped,
+with all its children. It runs in an empty folder with fleet turned off, so that it reads no project's instructions and
+triggers no hook. ``claude`` is called without tools, hooks, memory or session file (docs/reflection.md).
 """
 
 import json
@@ -49,13 +46,9 @@ Outcome = Literal["success", "partial", "failure"]
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True):
-    """Lesson of a session.
+    """Lesson of a session, with the words of it that support it, and the number of their line (0: unknown).
 
-    Attributes:
-        wrong: the done, refused or failing action.
-        quote: words of the session that support it.
-        by: ``person`` where a person said so, ``failure`` where a command failed and then worked; "" for neither.
-        line: number of the transcript's line with the quotation; 0 for unknown.
+    ``by``: ``person`` where a person said so, ``failure`` where a command failed and then worked; "" for neither.
     """
 
     text: str
@@ -121,8 +114,7 @@ def _banned_word(reflection: Reflection, banned: Sequence[str]) -> str:
 
 # --- recovery -------------------------------------------------------------------------------------------------------
 
-_Objects = list[tuple[int, dict[str, Any]]]
-"""JSON objects, each with its size."""
+_Objects = list[tuple[int, dict[str, Any]]]  # with their sizes
 
 
 def _readings(answer: str) -> Iterator[tuple[_Objects, str]]:
@@ -302,13 +294,16 @@ def _run(words: Sequence[str], prompt: str, wait_s: float, read: Callable[[str],
         trouble = f"{late if why.is_late else much}, and was stopped"
     except (OSError, ValueError) as why:
         return Answer(trouble=f"{words[0]} could not be started from an empty folder: {why}", usd=0.0)
+    out = " ".join(done.out.decode("utf-8", "replace").split())
     answer = read(done.out.decode("utf-8", "replace"))
     if not trouble and done.code:
         message = " ".join(done.err.split())[-300:]
         trouble = f"{words[0]} ended with exit code {done.code}{f': {message}' if message else ''}"
-        trouble += f"; {answer.trouble}" if answer.trouble and done.out.strip() else ""
+    if not answer.text and (out or not trouble):
+        reason = answer.trouble or out[-300:] or "nothing"
+        trouble = "; ".join(filter(None, [trouble, f"{words[0]} gave no answer: {reason}"]))
     # An object that breaks off may still be parsed: the text is kept beside the trouble.
-    return answer._replace(trouble=trouble) if trouble else answer
+    return answer._replace(trouble=trouble)
 
 
 # --- output of clients ----------------------------------------------------------------------------------------------
@@ -316,22 +311,15 @@ def _run(words: Sequence[str], prompt: str, wait_s: float, read: Callable[[str],
 
 def _read_claude(out: str) -> Answer:
     output = _json(out)
-    usage, models = _dict(output.get("usage")), _dict(output.get("modelUsage"))
-    text = output.get("result")
+    usage, text = _dict(output.get("usage")), output.get("result")
     answer = Answer(
         text=text if isinstance(text, str) else "",
         usd=_number(output.get("total_cost_usd")),
-        tokens_in=sum(_count(usage.get(name)) for name in _READ_TOKENS),
+        tokens_in=sum(_count(tokens) for name, tokens in usage.items() if name.endswith("input_tokens")),
         tokens_out=_count(usage.get("output_tokens")),
-        model=next(iter(models), ""),
+        model=next(iter(_dict(output.get("modelUsage"))), ""),
     )
-    if output.get("is_error") is True or not answer.text:
-        message = answer.text or str(output.get("subtype", "")) or " ".join(out.split())[:200] or "nothing"
-        return answer._replace(text="", trouble=f"claude gave no answer: {message[:300]}")
-    return answer
-
-
-_READ_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    return answer._replace(text="", trouble=answer.text[:300]) if output.get("is_error") is True else answer
 
 
 def _read_codex(out: str) -> Answer:
@@ -342,20 +330,16 @@ def _read_codex(out: str) -> Answer:
         if event.get("type") == "item.completed" and item.get("type") == "agent_message":
             text = str(item.get("text", ""))
         usage = _dict(event.get("usage")) or usage
-    if not text:
-        return Answer(trouble=f"codex gave no answer: {' '.join(out.split())[-300:] or 'nothing'}")
     return Answer(text, tokens_in=_count(usage.get("input_tokens")), tokens_out=_count(usage.get("output_tokens")))
 
 
 def _read_gemini(out: str) -> Answer:
     output = _json(out)
-    text = output.get("response")
-    if not isinstance(text, str) or not text:
-        return Answer(out) if "{" in out and not output else Answer(trouble=f"gemini gave no answer: {out[:300]!r}")
+    text = output.get("response") if output else out
     models = _dict(_dict(output.get("stats")).get("models"))
     used = [_dict(_dict(each).get("tokens")) for each in models.values()]
     read, written = (sum(_count(each.get(name)) for each in used) for name in ("prompt", "candidates"))
-    return Answer(text, tokens_in=read, tokens_out=written, model=next(iter(models), ""))
+    return Answer(text if isinstance(text, str) else "", "", None, read, written, next(iter(models), ""))
 
 
 CLIENTS: dict[str, tuple[Sequence[str], Callable[[str], Answer]]] = {
@@ -377,11 +361,9 @@ CLIENTS: dict[str, tuple[Sequence[str], Callable[[str], Answer]]] = {
 
 def _plain(out: str) -> Answer:
     """Return the output of a command as an answer, with the cost_usd, model and tokens that it reports."""
-    if not out.strip():
-        return Answer(trouble="the command printed nothing")
     output = _json(out)
     return Answer(
-        out,
+        out.strip(),
         usd=_number(output.get("cost_usd", output.get("total_cost_usd"))),
         tokens_in=_count(output.get("tokens_in")),
         tokens_out=_count(output.get("tokens_out")),

@@ -1,9 +1,6 @@
 """Rule-based reflector: lessons of a session by its form alone, offline and for nothing.
 
-Its sources: rejected calls with their words, corrections, standing orders, a failing command with its fix, repeated
-sequences of three commands, "I wish I had ...", repeated slow commands, and files that are read again and again. A
-lesson is a quotation of a person or a command, in one line; none is worded anew. Proposals are ranked: rules come
-before mere requests.
+A lesson is a quotation of a person or a command, in one line; none is worded anew. Rules come before mere requests.
 """
 
 import re
@@ -55,10 +52,7 @@ class Proposal(NamedTuple):
     Attributes:
         id: ``t-`` and 8 hex, the same whenever the session is read.
         kind: rejection, interruption, correction, standing, failure, missing or memory.
-        text: a quotation.
-        wrong: the refused, done or failing action.
-        line: number of the transcript's line with the words; 0 for unknown.
-        trigger: that of the command that was refused; "" for none.
+        wrong: the refused, done or failing action; ``trigger``: of the command that was refused.
     """
 
     id: str
