@@ -385,12 +385,10 @@ class _Skill(_Handler):
 
     def has_own_words(self) -> bool:
         """Return whether the draft is there and no longer reads as its run wrote it: a person's words are kept."""
-        draft = self.draft()
+        known: list[bytes | None] = [b""]
         with suppress(NoError):
-            return bool(draft) and draft not in (
-                edit.after for edit in Runs(self.workspace).find(self.entry.item.run).edits
-            )
-        return bool(draft)
+            known += [edit.after for edit in Runs(self.workspace).find(self.entry.item.run).edits]
+        return self.draft() not in known
 
     def check(self) -> str:
         draft, target, before = self.draft(), self.text("target"), self.text("before")
@@ -529,9 +527,8 @@ class _Contradiction(_Merge):
             )
         ids, pairs = self.text("pair").split(":"), reviewing.undecided_pairs(self.workspace)
         pair = next(each for each in pairs if {each.one.id, each.other.id} == set(ids))
-        is_first = (self.answer == reviewing.FIRST) == (
-            pair.one.id == ids[0]
-        )  # as it is shown, whatever the order there
+        is_as_shown = pair.one.id == ids[0]  # whatever the order there
+        is_first = (self.answer == reviewing.FIRST) == is_as_shown
         return self.answered(reviewing.FIRST if is_first else reviewing.SECOND)
 
 
@@ -587,10 +584,8 @@ class _Note(_Handler):
 
 class _Persona(_Note):
     def edited(self) -> tuple[str, Sequence[str], list[Edit]]:
-        path, note = (
-            self.workspace.own_path(self.agent, USER_FILE),
-            readable(self.text("note") or self.entry.item.title),
-        )
+        path = self.workspace.own_path(self.agent, USER_FILE)
+        note = readable(self.text("note") or self.entry.item.title)
         page = Runs(self.workspace).page(path)
         lines = enumerate(page.text.splitlines())
         rows = [(str(index), row.lstrip("-*0123456789: ")) for index, row in lines if row.strip()]

@@ -179,19 +179,17 @@ def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
 
 def _promising(writer: Writer, lessons: Lessons, changed: Sequence[str], *, is_all: bool) -> list[Pattern]:
     workspace, agent = writer.workspace, writer.agent
-    lessons_found = {
-        each.id: each for source in sources(workspace, agent) for each in source.best("evidence", _PROMISING)
-    }
+    best = (each for source in sources(workspace, agent) for each in source.best("evidence", _PROMISING))
+    found = {each.id: each for each in best}
     if not is_all:
         waiting, least = AgentMemory(workspace, agent).waiting(), workspace.config.promotion.least_seen
         some = workspace.patterns.lessons_of([*(each.id for each in waiting), *changed]).values()
-        lessons_found |= {each.id: each for each in some if each.count("seen") >= least}
+        found |= {each.id: each for each in some if each.count("seen") >= least}
     for group in lessons.clusters.groups:
         if (lesson := _whole(lessons, group[0], agent)) is not None:
-            lessons_found = {each: one for each, one in lessons_found.items() if each not in group} | {
-                lesson.id: lesson
-            }
-    return list(lessons_found.values())
+            found = {each: one for each, one in found.items() if each not in group}
+            found[lesson.id] = lesson
+    return list(found.values())
 
 
 def _promote_due(writer: Writer, patterns: Sequence[Pattern], lessons: Lessons, *, is_all: bool = False) -> Outcome:
@@ -270,8 +268,3 @@ def stats(workspace: Workspace) -> Stats:
         members=lambda each: {one for part in wordings.get(each, (each,)) for one in groups.get(part, (part,))},
         unfilled=sum(CountedLog(workspace, agent).unfilled() for agent in agents),
     )
-
-
-def decisions(workspace: Workspace) -> tuple[int, float]:
-    """Return the number of decisions in the inboxes here, and the median of days that one took."""
-    return Inboxes(workspace).days_to_decide()

@@ -125,13 +125,8 @@ class Choice:
         if chosen in reflection.CLIENTS and is_free:
             self.named = chosen
         program = next(iter(self.settings.command), "") if self.named == "command" else self.named
-        if (
-            self.named not in (RULES, "endpoint")
-            and self._is_agreed(self.named)
-            and program
-            and os.sep not in program
-            and not shutil.which(program)
-        ):
+        is_run = self.named not in (RULES, "endpoint") and self._is_agreed(self.named)
+        if is_run and program and os.sep not in program and not shutil.which(program):
             self.trouble = self.trouble or f"{program} is not on the PATH"
         self._offered = self.named if configured.reflector == RULES else configured.reflector
 
@@ -346,9 +341,8 @@ class _OneSession:
         if not session.events:
             why = f"not read: {session.trouble or 'the transcript tells of nothing'}"
         elif unagreed := self._choice.unagreed():
-            why = (
-                f"nobody on this machine agreed to {unagreed[:200]}: the rules were asked. `fleet reflect --agree` does"
-            )
+            named = unagreed[:200]
+            why = f"nobody on this machine agreed to {named}: the rules were asked. `fleet reflect --agree` does"
         return read, Record(
             run=run,
             session=session.id,
@@ -534,9 +528,7 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
     last_times = {path: max((each.at for each in sessions.read(path).events if each.at), default="") for path in stored}
     newest = max(last_times, key=last_times.__getitem__, default=recorded[-1] if recorded else None)
     if newest is None:
-        raise NoError(
-            "no session of this project is known here: `fleet reflect --transcript PATH` reads one by its file"
-        )
+        raise NoError("no session of this project is known here: `fleet reflect --transcript PATH` reads one")
     return newest
 
 

@@ -59,7 +59,7 @@ def _reflect(
         if since:
             paths = [transcript] if transcript else []
             return _all(workspace, who, _days(since), paths, dry_run=dry_run) or has_chosen
-        if transcript is None and not wanted and not last:
+        if not (transcript or wanted or last):
             raise UsageError(
                 "name a session: --last, --transcript PATH, --session ID, or --all-since 7d. Nothing was done"
             )
@@ -212,10 +212,8 @@ def _tidied_rows(tidied: TidyResult, *, dry_run: bool) -> list[str]:
     rows = [tidied.report.summary()]
     if tidied.report.dream_report_ingested is not None:
         host = tidied.report.dream_report_ingested
-        rows.append(
-            f"the host's own report: {host.consolidated:,} consolidated, {host.removed:,} removed, "
-            f"{host.reindexed:,} reindexed"
-        )
+        counts = f"{host.consolidated:,} consolidated, {host.removed:,} removed, {host.reindexed:,} reindexed"
+        rows.append(f"the host's own report: {counts}")
     if tidied.report.dreamed_accepted:
         rows.append(f"{counted(tidied.report.dreamed_accepted, 'fact')} of the host's memory: fleet inbox")
     if dry_run or tidied.left:
@@ -225,12 +223,13 @@ def _tidied_rows(tidied: TidyResult, *, dry_run: bool) -> list[str]:
     for one, other in tidied.plan.contradictions:
         rows.append(f"{one} and {other} contradict each other: fleet review, or fleet retire")
     if tidied.left:
-        rows.append(f"that is more than a run changes by itself; nothing was changed. {tidied.left}")
-    elif dry_run:
-        rows.append("nothing was changed")
-    elif tidied.run:
-        rows.append(f"`fleet undo {tidied.run}` takes it back")
-    return rows
+        return [*rows, f"that is more than a run changes by itself; nothing was changed. {tidied.left}"]
+    return rows + _ending(tidied.run, dry_run=dry_run)
+
+
+def _ending(run: str, *, dry_run: bool) -> list[str]:
+    """Return the last row: that a dry run changed nothing, or what takes a run back."""
+    return ["nothing was changed"] if dry_run else [f"`fleet undo {run}` takes it back"] if run else []
 
 
 @app.command("sleep")
@@ -259,15 +258,11 @@ def _sleep(
 
 def _slept_rows(slept: Slept, *, dry_run: bool) -> list[str]:
     rows = [row for phase in slept.phases for row in _phase_rows(phase, dry_run=dry_run)]
-    if dry_run:
-        rows.append("nothing was changed")
-    elif slept.run:
-        rows.append(f"`fleet undo {slept.run}` takes it back")
-    elif slept.changed:
-        rows.append("nothing of it needs taking back")
-    else:
-        rows.append("nothing to do" if not slept.phases else "nothing was changed")
-    return rows
+    if not slept.phases:
+        return ["nothing to do"]
+    if slept.changed and not slept.run and not dry_run:
+        return [*rows, "nothing of it needs taking back"]
+    return rows + _ending(slept.run, dry_run=dry_run or not slept.run)
 
 
 def _phase_rows(phase: Phase, *, dry_run: bool) -> list[str]:
@@ -326,14 +321,10 @@ def _show_gates(gates: Gates) -> None:
 def _show_consolidated(result: ConsolidationResult, *, dry_run: bool, force: bool) -> None:
     plan = result.plan or consolidation.Plan({}, {})
     rows = [f"{name}: {summary}" for name, summary in plan.phases.items()]
-    if dry_run and result.diff:
-        rows += ["", result.diff, "", "nothing was changed: --dry-run"]
-    else:
-        rows.append(result.summary())
+    rows += ["", result.diff, ""] if dry_run and result.diff else [result.summary()]
     if dry_run and not force and not result.gates.is_open:
         rows.append(f"a gate is closed, so that without --force nothing is done: {result.gates.summary()}")
-    if result.run:
-        rows.append(f"undo: fleet undo {result.run}")
+    rows += _ending(result.run, dry_run=dry_run)
     document = {"changed": bool(result.run), "run": result.run, "dry_run": dry_run, "gates": result.gates.summary()}
     document |= {"files": sorted(plan.files), "added": plan.added, "merged": plan.merged, "flagged": plan.flagged}
     phases = [{"phase": name, "told": summary} for name, summary in plan.phases.items()]
@@ -350,12 +341,8 @@ def _migrate(
     """Move a monolithic .agents.local.md to daily logs, topics and an index; the old file is kept beside it."""
     with output.acting() as (workspace, who):
         migrated = consolidating.migrate(workspace, who, dry_run=dry_run, with_agents_md=agents_md)
-        rows = [*migrated.files, *([migrated.diff] if migrated.diff else [])]
-        if not rows:
-            rows = [f"nothing to migrate: the scratchpad holds the directive and {READY} alone"]
-        elif dry_run:
-            rows.append("nothing was changed: --dry-run")
-        else:
-            rows.append(f"undo: fleet undo {migrated.run}")
+        rows = [*migrated.files, *filter(None, [migrated.diff])]
+        rows += _ending(migrated.run, dry_run=dry_run) if rows else []
+        rows = rows or [f"nothing to migrate: the scratchpad holds the directive and {READY} alone"]
         document = {"files": list(migrated.files), "run": migrated.run, "diff": migrated.diff, "dry_run": dry_run}
         output.show(document, rows)

@@ -274,12 +274,9 @@ class Inboxes:
         changed = []
         for agent in self.agents:
             box = Inbox(self._workspace, agent)
-            decided = [
-                (each, decision) for each in box.entries() if (decision := _decision_after(each, run, again=again))
-            ]
-            if decided:
-                box.decide([msgspec.structs.replace(decision, why=why) for _, decision in decided])
-            changed += [each for each, _ in decided]
+            decided = [(each, _decision_after(each, run, again=again)) for each in box.entries()]
+            box.decide([msgspec.structs.replace(decision, why=why) for _, decision in decided if decision])
+            changed += [each for each, decision in decided if decision]
         return changed
 
     def days_to_decide(self) -> tuple[int, float]:

@@ -69,17 +69,7 @@ class Proposal(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        session: str,
-        kind: str,
-        excerpt: str,
-        about: str,
-        at: str,
-        worth: int,
-        times: int = 1,
-        *,
-        line: int = 0,
-        quote: str = "",
+        cls, session: str, kind: str, excerpt: str, about: str, at: str, worth: int, *, line: int = 0, quote: str = ""
     ) -> "Proposal":
         """Return a proposal with its fields screened, in one line each, and a score for how much of a rule it is.
 
@@ -100,7 +90,7 @@ class Proposal(NamedTuple):
         elif wants_to_be_obeyed(quote):
             worth = 0
         supports = _line(quote or excerpt, 2_000)
-        return cls(cls.id_of(session, kind, text), kind, text, wrong, session, at, times, worth, line, supports)
+        return cls(cls.id_of(session, kind, text), kind, text, wrong, session, at, 1, worth, line, supports)
 
     def as_lesson(self) -> Lesson:
         """Return the lesson of a reflection."""
@@ -215,7 +205,7 @@ def _failed(session: Session) -> Iterator[Proposal]:
                 if len(lines) > 1 and len(re.findall(r"[A-Za-z]{2,}", lines[-1])) >= _ERROR_WORDS_MIN and last:
                     text = f"`{family}` fails with: {lines[-1]} — it passed after {last}"
                     fields = (session.id, "failure", text, f"{call.about}: {lines[-1]}", event.at, _WORTH["failure"])
-                    yield Proposal.of(*fields, len(lines), line=event.line, quote=lines[-1])
+                    yield Proposal.of(*fields, line=event.line, quote=lines[-1])._replace(times=len(lines))
 
 
 def _was_missing(session: Session) -> Iterator[Proposal]:
