@@ -207,7 +207,8 @@ class Writing:
             logged = [each.entry for each in entries if key in each.entry.source]
             if not logged or not all(each.is_undone for each in logged):
                 return " was logged for this session before"
-        if why := self._support.of(lesson) or self._retired_before(text):
+        same, is_retired = self._known(text)
+        if why := self._support.of(lesson) or (f"it was taken back, as {same}" if is_retired else ""):
             source = f"a reflection on session {self._session.id[:60]}, approved by a person"
             body = {"pattern": text, "wrong": lesson.wrong, "right": lesson.right, "source": source}
             added = f"{text}\n+ right: {lesson.right}" if lesson.right else text  # a yes shares both
@@ -217,7 +218,7 @@ class Writing:
             return ": the agent stated that lesson itself"
         if f"<!-- fleet dismissed {entry} " in self._log_page:
             return _DISMISSED
-        same, word = self._same_lesson(text), corrections_md.session_word(self._session.id)
+        word = corrections_md.session_word(self._session.id)
         counted = (each.record for each in entries if each.record is not None and not each.entry.is_undone)
         if same and any(record.pattern == same and record.session == word for record in counted):
             return f" is {same}, which this session counted already"
@@ -235,20 +236,14 @@ class Writing:
         recorded = {field.id for run in runs for field in run.fields if field.name == "entry"}
         return None if record is None or record.id in recorded else record
 
-    def _retired_before(self, text: str) -> str:
-        """Return why a lesson stays out: it was retired, as the id says. "" where it was not."""
-        lessons = self._workspace.patterns.some([self._workspace.same_text(self._agent, text)])
-        return next((f"it was taken back, as {each.id}" for each in lessons if not each.is_present), "")
-
-    def _same_lesson(self, text: str) -> str:
-        """Return the id of the lesson that says the same; "" for none."""
+    def _known(self, text: str) -> tuple[str, bool]:
+        """Return the id of the lesson that says the same, "" for none, and whether it was taken back."""
         patterns = self._workspace.patterns
-        exact = self._workspace.same_text(self._agent, text)
-        if any(each.is_present for each in patterns.some([exact])):
-            return exact
+        for exact in patterns.some([self._workspace.same_text(self._agent, text)]):
+            return exact.id, not exact.is_present
         candidates = patterns.candidates(text)
         number = same_text_among(list(candidates.values()), text)
-        return list(candidates)[number] if number is not None else ""
+        return list(candidates)[number] if number is not None else "", False
 
     def _log_lessons(self, planned: Sequence[_PlannedLesson]) -> tuple[Written, list[Field], list[str]]:
         """Log the lessons; return the account, the fields of the run, and the ids that were first stated here."""
@@ -274,24 +269,18 @@ class Writing:
 
     def _log_lesson(self, planned: _PlannedLesson) -> LogResult:
         workspace, lesson = self._workspace, planned.lesson
+        if planned.is_logged:  # by a pass that crashed: it is counted by now
+            counting.reconcile_all(workspace)
+            line = workspace.record(self._agent, planned.same)
+            seen = fold(line).count("seen") if line is not None else 1
+            return LogResult(planned.same, lesson.text, seen, (), entry=planned.entry, is_first=seen == 1)
         # A known lesson keeps its own words: this session only says that it was met again.
-        right = "" if planned.same else lesson.right
-        if planned.is_logged:
-            return self._lesson_logged_before(planned)
-        log = corrections.Corrections(workspace, self._agent)
+        right, log = "" if planned.same else lesson.right, corrections.Corrections(workspace, self._agent)
         if planned.entry:
             return log.state(planned.entry, lesson.text, right, same=planned.same)
         source = f"session-end reflection, {lesson.by or 'self'} {planned.key}"
         correction = Correction(lesson.wrong, right, lesson.text, source=source)
         return log.log(correction, session=self._session.id, same=planned.same)
-
-    def _lesson_logged_before(self, planned: _PlannedLesson) -> LogResult:
-        """Return the state of a lesson that a pass logged before it crashed: it is counted by now."""
-        counting.reconcile_all(self._workspace)
-        line = self._workspace.record(self._agent, planned.same)
-        pattern = fold(line) if line is not None else None
-        text, seen = (pattern.text, pattern.count("seen")) if pattern is not None else (planned.lesson.text, 1)
-        return LogResult(planned.same, text, seen, (), entry=planned.entry, is_first=seen == 1)
 
     def _note_origin(self, ids: Sequence[str]) -> None:
         """Set the origin of the lessons that nobody stated before."""
