@@ -170,29 +170,28 @@ class Choice:
         return new
 
     def _consented(self, reflector: str) -> str:
-        """Return the text that a person agrees to: where a session goes, and its cost where that was raised."""
-        cost = self._raised_cost()
+        """Return the text that a person agrees to: where a session goes, and the caps where one was raised."""
+        caps, usual = self._workspace.config.reflect, Reflect()
+        is_raised = caps.max_usd > usual.max_usd or caps.daily_usd > usual.daily_usd
+        cost = f" for at most ${caps.max_usd:g} a session and ${caps.daily_usd:g} a day" if is_raised else ""
         if reflector == "command":
             return f"command {json.dumps(self.settings.command)}{cost}"
         if reflector == "endpoint":
             return f"endpoint {self.settings.api} {self.settings.url} {self.settings.key_env}{cost}"
         return f"{reflector}{cost}"
 
-    def deferred(self, session: str) -> ReflectResult:
-        """Return the result of a session that has to wait: for a mend, or for a day whose cap has room."""
-        why, limits = self.trouble, self.settings
-        if not why:
-            is_later = limits.max_usd <= limits.daily_usd
-            later = "it runs on a later day (UTC)" if is_later else "no day has; raise daily_usd, or lower max_usd"
-            why = f"the day's cap of ${limits.daily_usd:g} leaves no room for ${limits.max_usd:g}: {later}"
-        return ReflectResult(session, why=f"deferred: {why}", is_deferred=True)
+    @property
+    def why_deferred(self) -> str:
+        """Why a session has to wait: for a mend, or for a day whose cap has room."""
+        if self.trouble:
+            return self.trouble
+        most, cap = self.settings.max_usd, self.settings.daily_usd
+        later = "it runs on a later day (UTC)" if most <= cap else "no day has; raise daily_usd, or lower max_usd"
+        return f"the day's cap of ${cap:g} leaves no room for ${most:g}: {later}"
 
-    def _raised_cost(self) -> str:
-        """Return the caps of ``fleet.toml`` where one is above its default; "" otherwise."""
-        caps, usual = self._workspace.config.reflect, Reflect()
-        if caps.max_usd <= usual.max_usd and caps.daily_usd <= usual.daily_usd:
-            return ""
-        return f" for at most ${caps.max_usd:g} a session and ${caps.daily_usd:g} a day"
+    def deferred(self, session: str) -> ReflectResult:
+        """Return the result of a session that has to wait."""
+        return ReflectResult(session, why=f"deferred: {self.why_deferred}", is_deferred=True)
 
 
 def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
@@ -384,15 +383,15 @@ class _OneSession:
             return None
         if not choice.trouble and self._records.reserve(replace(record, usd=limits.max_usd), limits.daily_usd):
             return None
-        today, result = self._workspace.wall()[:10], choice.deferred(record.session)
+        today = self._workspace.wall()[:10]
         earlier = (each for each in self._lines if each.line == DEFERRED and each.session == record.session)
         if not any(each.at[:10] == today for each in earlier):
-            self._records.append(replace(record, line=DEFERRED, usd=None, why=result.why.removeprefix("deferred: ")))
+            self._records.append(replace(record, line=DEFERRED, usd=None, why=choice.why_deferred))
         # A session that a person named is due from now on like one whose host reported its end.
         folder = LocalFolder(os.fspath(self._workspace.root))
         if not any(each.session == record.session and each.has_ended for each in folder.heard()):
             folder.hear(record.session, record.host, self._agent, record.transcript, has_ended=True)
-        return result
+        return choice.deferred(record.session)
 
     def _ask(self, record: Record, read: digest.Digest) -> Record:
         """Return the record with the answer of the reflector; that of a model is on the disk before it is used."""
@@ -458,7 +457,7 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
         return []
     room = settings.daily_usd - records.spent(workspace, workspace.wall()[:10]) if dry_run else 0.0
     root, results = os.fspath(workspace.root), list[ReflectResult]()
-    for session in _due(workspace, settings.idle_min * 60_000, only):
+    for session in _due(workspace, settings.idle_ms, only):
         is_guest = workspace.is_guest(session.agent)
         if not (agent := workspace.replicas().default_agent if is_guest else session.agent):
             continue

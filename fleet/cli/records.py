@@ -111,10 +111,8 @@ def _undo(
     everything: Annotated[bool, flag("--all", "With --list: all of them.")] = False,
 ) -> None:
     """Take back the last command, or any run of fleet's own. What a person wrote since stays; undo it to redo."""
-    if is_listing and run is not None:
-        raise UsageError("--list lists, and takes nothing else; nothing was changed")
-    if everything and not is_listing:
-        raise UsageError("--all belongs to --list, and takes nothing back; nothing was changed")
+    if run is not None if is_listing else everything:
+        raise UsageError("--list takes no run, and --all belongs to --list; nothing was changed")
     with output.opened() as workspace:
         if is_listing:
             runs = undoing.listed(workspace)

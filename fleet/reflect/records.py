@@ -147,26 +147,24 @@ class Records:
 
     def deferred(self) -> list[Record]:
         """Return the deferred reflections that have not run since, oldest first, each session once."""
-        pending: dict[str, Record] = {}
-        for record in self.read():
-            if record.line == DEFERRED:
-                pending.setdefault(record.session, record)
-            elif record.line == RAN and record.kind == "reflection":
-                pending.pop(record.session, None)
-        return list(pending.values())
+        return self._unfinished(DEFERRED)
 
     def interrupted(self) -> list[Record]:
         """Return the reservations of reflections that another process works on, or that were killed, oldest first.
 
-        A session whose transcript is gone waits for nothing, and one whose question a person stopped is settled.
+        A session whose transcript is gone waits for nothing.
         """
+        return [each for each in self._unfinished(RESERVED) if Path(each.transcript).is_file()]
+
+    def _unfinished(self, line: str) -> list[Record]:
         pending: dict[str, Record] = {}
         for record in self.read():
-            if record.line == RESERVED:
-                pending[record.session] = record
-            elif record.kind == "reflection" and (record.line == RAN or (record.line == SETTLED and not record.raw)):
+            is_stopped = record.line == SETTLED and not record.raw  # by a person, while it was asked
+            if record.line == line:
+                pending.setdefault(record.session, record)
+            elif record.kind == "reflection" and (record.line == RAN or is_stopped):
                 pending.pop(record.session, None)
-        return [each for each in pending.values() if Path(each.transcript).is_file()]
+        return list(pending.values())
 
     def undo(self, run: str, why: str = "", *, again: bool = False) -> bool:
         """Note that a pass was undone, or with ``again`` that it stands once more; return whether it is known."""
