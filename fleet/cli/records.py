@@ -111,7 +111,7 @@ def _undo(
     everything: Annotated[bool, flag("--all", "With --list: all of them.")] = False,
 ) -> None:
     """Take back the last command, or any run of fleet's own. What a person wrote since stays; undo it to redo."""
-    if run is not None if is_listing else everything:
+    if (is_listing and run is not None) or (everything and not is_listing):
         raise UsageError("--list takes no run, and --all belongs to --list; nothing was changed")
     with output.opened() as workspace:
         if is_listing:
