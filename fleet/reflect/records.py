@@ -13,6 +13,7 @@ import msgspec
 
 from fleet.store.lines import JsonLines
 from fleet.store.workspace import Workspace
+from fleet.text.screening import counted
 
 FILE_NAME = "reflections.jsonl"
 RAN, RESERVED, SETTLED, DEFERRED, UNDONE = "ran", "reserved", "settled", "deferred", "undone"
@@ -77,18 +78,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the result of the pass in a sentence; where it saved nothing, the reason."""
         if self.kind != "reflection" and self.why:
             return self.why
-        if saved := [_counted(each) for each in self.writers if each.count]:
+        if saved := [counted(each.count, each.name.removesuffix("s")) for each in self.writers if each.count]:
             failed = [f"{each.name} failed: {each.error}" for each in self.writers if each.error]
             number = sum(each.startswith("i-") for writer in self.writers for each in writer.ids)
             pending = [f"{number} of these wait{'s' * (number == 1)} in the inbox"] if number else []
             return "; ".join([f"saved {', '.join(saved)}", *pending, *failed])
         reasons = [self.why, *(each.error for each in self.writers), *(why for w in self.writers for why in w.skipped)]
         return f"saved nothing: {next(filter(None, reasons), 'it found nothing worth keeping')}"
-
-
-def _counted(written: Written) -> str:
-    is_one = written.count == 1 and written.name in ("lessons", "notes", "topics", "parts")
-    return f"{written.count:,} {written.name[:-1] if is_one else written.name}"
 
 
 class Pass(NamedTuple):
