@@ -11,7 +11,6 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -249,15 +248,13 @@ def reflect(
         why = session.trouble or "no line of it is one of a host's that fleet knows"
         raise NoError(f"{path} is no transcript of a session: {why}. Nothing was done")
     if dry_run:
-        return _OneSession(workspace, agent, session).dry_run(by_hand=by_hand)
+        one = _OneSession(workspace, agent, session)
+        return one.earlier(by_hand=by_hand) or one.dry_run()
     name = blake2b(session.id.encode(), digest_size=8).hexdigest()
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(workspace.lock(f"reflect-{name}", 0))
-        except BusyError as why:
-            raise BusyError(f"another process reflects on session {session.id[:60]}; nothing was done here") from why
+    with workspace.lock(f"reflect-{name}", 0):
         Runs(workspace).recover()
-        return _OneSession(workspace, agent, session).run(by_hand=by_hand)
+        one = _OneSession(workspace, agent, session)
+        return one.earlier(by_hand=by_hand) or one.run()
 
 
 def done(workspace: Workspace, agent: str, named: str) -> tuple[list[ReflectResult], str]:
@@ -292,12 +289,16 @@ class _OneSession:
         self._records = Records(workspace, agent)
         self._lines = self._records.read()
 
-    def dry_run(self, *, by_hand: bool) -> ReflectResult:
+    def earlier(self, *, by_hand: bool) -> ReflectResult | None:
+        """Return the result of the earlier pass where the session needs no further one; None where it does."""
+        passes = _passes_about(self._records.passes(), self._key)
+        if why := _done_already(passes, self._choice.reflector, by_hand=by_hand):
+            return ReflectResult(self._session.id, why=why, stands=self._standing(passes[-1]))
+        return None
+
+    def dry_run(self) -> ReflectResult:
         """Return the result of a dry run: the digest's size, and the plan of the rules."""
         choice, session = self._choice, self._session
-        passes = _passes_about(self._records.passes(), self._key)
-        if why := _done_already(passes, choice.reflector, by_hand=by_hand):
-            return ReflectResult(session.id, why=why)
         read, record = self._begin("")
         is_free = choice.reflector == RULES or bool(choice.trouble)
         record = replace(record, tokens_in=read.tokens, usd=0.0 if is_free else choice.settings.max_usd)
@@ -309,12 +310,9 @@ class _OneSession:
         plan = Writing(self._workspace, self._agent, session, result, "dry-run", is_trusted=True).plan()
         return ReflectResult(session.id, replace(record, outcome=result.outcome), plan)
 
-    def run(self, *, by_hand: bool) -> ReflectResult:
+    def run(self) -> ReflectResult:
         """Run one pass within the day's cap, or with the answer on record; return its result."""
         began, session = time.monotonic(), self._session
-        passes = _passes_about(self._records.passes(), self._key)
-        if why := _done_already(passes, self._choice.reflector, by_hand=by_hand):
-            return ReflectResult(session.id, why=why, stands=self._standing(passes[-1]))
         settled = self._interrupted_answer()
         read, record = self._begin(settled.run if settled is not None else self._run_id())
         if not session.events:
@@ -519,7 +517,8 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
             return path
     stored = sessions.stored(os.fspath(workspace.root))
     if session:
-        named = [path for path in stored if session in f"{path.parent.name}/{path.stem}"]
+        named = [path for path in stored if session in (path.stem, path.parent.name)]
+        named = named or [path for path in stored if session in f"{path.parent.name}/{path.stem}"]
         named = named or [path for path in stored if sessions.read(path).id == session]
         if len(named) == 1:
             return named[0]
