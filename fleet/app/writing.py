@@ -399,17 +399,14 @@ class Writing:
 
     def _tell_honcho(self, updates: dict[str, tuple[str, ...]], writer: Written) -> Written:
         """Tell Honcho the observations, where a person here agreed to it; the local file has them in any case."""
-        workspace, agent = self._workspace, self._agent
-        settings = workspace.config.reflect
+        workspace, settings = self._workspace, self._workspace.config.reflect
         if not settings.honcho or not updates:
             return writer
         if not workspace.state.agrees(consent.REFLECT, honcho_consented(workspace)):
             why = "Honcho is named and nobody on this machine agreed to it: `fleet reflect --agree` does"
             return replace(writer, skipped=(*writer.skipped, why))
         try:
-            reflection.tell_honcho(
-                settings.honcho_url, settings.honcho, consent.variable(settings.honcho_key_env), agent, updates
-            )
+            reflection.tell_honcho(settings, self._agent, updates)
         except ImportError:
             return replace(writer, error="honcho is not installed: `uv tool install 'fleet-learnings[honcho]'`")
         except Exception as why:  # noqa: BLE001 - an SDK raises what it likes

@@ -149,13 +149,11 @@ def _as_json(workspace: Workspace, entry: Entry) -> dict[str, object]:
     return item | more | {"since": entry.item.at, "until": entry.last_day()}
 
 
-def _head(entry: Entry) -> str:
-    return f"{entry.item.id}  {entry.item.kind} for {entry.agent}, since {entry.item.at[:10]}: {entry.item.title}"
-
-
 def _rows(workspace: Workspace, entry: Entry, diff_lines: int = _DIFF_LINES) -> list[str]:
     """Return what a person needs for a decision: the item, its evidence, its diff, and its last day."""
-    rows = [_head(entry), *(f"    · {one_line(each)}" for each in entry.item.evidence[:_EVIDENCE_MAX])]
+    item = entry.item
+    rows = [f"{item.id}  {item.kind} for {entry.agent}, since {item.at[:10]}: {item.title}"]
+    rows += [f"    · {one_line(each)}" for each in item.evidence[:_EVIDENCE_MAX]]
     diff = [f"    {row}" for row in inbox.diff_of(workspace, entry).splitlines()]
     rows += diff[:diff_lines]
     if len(diff) > diff_lines:

@@ -30,18 +30,9 @@ class Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of the file.
+    """One line of the file, with the fields that docs/formats.md explains.
 
-    Attributes:
-        run: id of the pass; where it changed files, the id of its run (``store/runs``).
-        kind: of the pass: reflection, sleep, tidy, consolidation, auto-reflect.
-        at: stamp of the line; set by ``append``.
-        drawn: numbers of the transcript's lines, from 1, that something was drawn from.
-        left_out: what did not fit the budget, in a sentence.
-        reflector: rules, claude, command, endpoint ...
-        usd: cost of the pass, or the money reserved or settled; None where it is unknown.
-        outcome: success, partial, failure, or skipped where there was no answer to write down.
-        why: why nothing was saved, or it was deferred, skipped or undone; in a sentence.
+    ``at`` is set by ``append``; ``usd``, the cost or what was reserved or settled, is None where it is unknown.
     """
 
     run: str

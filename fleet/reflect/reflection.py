@@ -386,7 +386,8 @@ def _from_endpoint(settings: Reflect, prompt: str) -> Answer:
     try:
         consent.Endpoint(settings.url).check()
         ask_it = _anthropic if settings.api == "anthropic" else _openai
-        return _priced(ask_it(settings, consent.variable(settings.key_env), prompt), settings)
+        answer = _priced(ask_it(settings, consent.variable(settings.key_env), prompt), settings)
+        return answer if answer.text else answer._replace(trouble="an answer without words")
     except ImportError as why:
         name = why.name or "its package"
         return Answer(trouble=f"{name} is not installed: `uv tool install 'fleet-learnings[{name}]'`", usd=0.0)
@@ -414,7 +415,7 @@ def _anthropic(settings: Reflect, key: str, prompt: str) -> Answer:
         messages=[{"role": "user", "content": prompt}],
     )
     text = "".join(block.text for block in response.content if block.type == "text")
-    return _answer(text, response.usage.input_tokens, response.usage.output_tokens, response.model)
+    return Answer(text, "", None, response.usage.input_tokens, response.usage.output_tokens, response.model)
 
 
 def _openai(settings: Reflect, key: str, prompt: str) -> Answer:
@@ -433,24 +434,18 @@ def _openai(settings: Reflect, key: str, prompt: str) -> Answer:
     text = (response.choices[0].message.content if response.choices else "") or ""
     usage = response.usage
     read, written = (usage.prompt_tokens, usage.completion_tokens) if usage is not None else (0, 0)
-    return _answer(text, read, written, response.model or "")
+    return Answer(text, "", None, read, written, response.model or "")
 
 
-def _answer(text: str, tokens_in: int, tokens_out: int, model: str) -> Answer:
-    return Answer(text, "" if text else "an answer without words", None, tokens_in, tokens_out, model)
-
-
-def tell_honcho(url: str, workspace: str, key: str, agent: str, updates: Mapping[str, Sequence[str]]) -> int:
-    """Send observations of people to Honcho, as conclusions of the agent's about each; return their number."""
+def tell_honcho(settings: Reflect, agent: str, updates: Mapping[str, Sequence[str]]) -> None:
+    """Send observations of people to Honcho, as conclusions of the agent's about each."""
     import honcho
 
-    server = {"base_url": url} if url else {}
-    client = honcho.Honcho(api_key=key or None, workspace_id=workspace, timeout=30.0, **server)
-    observer, number = client.peer(agent), 0
+    key = consent.variable(settings.honcho_key_env) or None
+    server = {"base_url": settings.honcho_url} if settings.honcho_url else {}
+    client = honcho.Honcho(api_key=key, workspace_id=settings.honcho, timeout=30.0, **server)
     for peer, texts in updates.items():
-        observer.conclusions_of(peer).create([{"content": each} for each in texts])
-        number += len(texts)
-    return number
+        client.peer(agent).conclusions_of(peer).create([{"content": each} for each in texts])
 
 
 def _json(text: str) -> dict[str, Any]:
