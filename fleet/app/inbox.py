@@ -28,7 +28,7 @@ from fleet.learn.corrections_md import Correction
 from fleet.learn.counting import CountedLog
 from fleet.model import names
 from fleet.model.errors import DiskError, NoError, UsageError
-from fleet.model.names import LABELS, normalise
+from fleet.model.names import LABELS
 from fleet.model.pattern import Pattern, merged
 from fleet.recall.wording import Renderer
 from fleet.reflect import inbox, memory_md, promotion
@@ -41,7 +41,7 @@ from fleet.store.lines import screened
 from fleet.store.runs import Draft, Edit, Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text.screening import one_line, readable, screen
-from fleet.text.similarity import ALIKE_MIN, Near, near
+from fleet.text.similarity import ALIKE_MIN, Near
 
 USER_FILE = "USER.md"
 _SKILL = "SKILL.md"
@@ -332,11 +332,10 @@ class _Handler:
         Inbox(self.workspace, self.agent).decide([decision])
         return decision
 
-    def recorded(self, act: Callable[[], _T], *kinds: str) -> tuple[_T, str]:
-        """Return what an act returns, and the id of the run of one of these kinds that it left, "" for none."""
+    def recorded(self, act: Callable[[], _T]) -> tuple[_T, str]:
+        """Return what an act returns, and the id of the run that it left, "" for none."""
         known = len(self.workspace.runs)
-        result = act()
-        return result, next((run for run in reversed(self.workspace.runs[known:]) if run.split("-")[0] in kinds), "")
+        return act(), next(reversed(self.workspace.runs[known:]), "")
 
     def run(self, summary: str, edits: list[Edit], outcome: str = inbox.APPROVED) -> tuple[str, str]:
         """Apply edits of files as one run. After a crash before the inbox has the decision, its check closes it."""
@@ -455,13 +454,11 @@ class _Promotion(_OfLesson):
         return super().check()
 
     def approve(self) -> tuple[str, str]:
-        act = partial(reflecting.promote, self.workspace, self.agent, self.lesson)
-        (promoted, _), run = self.recorded(act, "promote")
+        (promoted, _), run = self.recorded(partial(reflecting.promote, self.workspace, self.agent, self.lesson))
         return f"{promoted.id} is in {self.agent}'s memory", run
 
     def reject(self) -> tuple[str, str]:
-        act = partial(reflecting.demote, self.workspace, self.agent, self.lesson)
-        (demoted, _), run = self.recorded(act, "demote")
+        (demoted, _), run = self.recorded(partial(reflecting.demote, self.workspace, self.agent, self.lesson))
         return f"{demoted} stays out of {self.agent}'s memory", run
 
     def diff(self) -> str:
@@ -476,7 +473,7 @@ class _Promotion(_OfLesson):
 class _Guard(_OfLesson):
     def approve(self) -> tuple[str, str]:
         act = partial(starting.Guards(self.workspace).decide, self.lesson, self.text("decision") or "ask")
-        guard, run = self.recorded(act, "guard")
+        guard, run = self.recorded(act)
         return f"{guard.id} guards {guard.trigger}: {guard.decision}", run
 
 
@@ -512,7 +509,7 @@ class _Merge(_Handler):
     def answered(self, answer: str) -> tuple[str, str]:
         """Give this answer to the pair, or to the question about what is left out here."""
         act = partial(reviewing.answer, self.workspace, self.agent, self.text("pair"), answer, _COMMAND)
-        (_, summary), run = self.recorded(act, "merge", "retire", "decide")
+        (_, summary), run = self.recorded(act)
         return summary, run
 
 
@@ -542,12 +539,9 @@ class _Bulk(_Merge):
 
 class _Candidate(_Handler):
     def check(self) -> str:
-        pattern = self.text("pattern")
-        lessons = list(self.workspace.patterns.candidates(pattern).items())
-        for close in near(pattern, lessons, len(lessons) or 1):
-            if normalise(close.text) == normalise(pattern) or (close.score >= ALIKE_MIN and not close.differs):
-                return f"it is known by now, as {close.id}: {close.text}"
-        return ""
+        lessons = self.workspace.patterns.candidates(self.text("pattern"))
+        known = Near.same(self.text("pattern"), list(lessons.items()), ALIKE_MIN)
+        return f"it is known by now, as {known.id}: {known.text}" if known is not None else ""
 
     def approve(self) -> tuple[str, str]:
         texts = {name: self.text(name) for name in ("wrong", "right", "pattern", "category", "trigger")}
@@ -555,7 +549,7 @@ class _Candidate(_Handler):
         tags = tuple(str(tag) for tag in tags) if isinstance(tags, list) else ()
         correction = Correction(**texts, source=source, tags=tags)
         act = partial(learning.correct, self.workspace, self.agent, correction, session=self.entry.item.session)
-        logged, run = self.recorded(act, "correct")
+        logged, run = self.recorded(act)
         return f"logged {logged.id}: {logged.text}", run
 
 

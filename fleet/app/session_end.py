@@ -55,8 +55,6 @@ class ReflectResult(NamedTuple):
 
     Attributes:
         record: as it is kept, or of a dry run would be; None where nothing was done, for the reason in ``why``.
-        plan: None where there was none.
-        is_deferred: it waits for a later day.
         stands: the supported part of the reflection that stands, of this pass or an earlier one, and its run.
     """
 
@@ -102,7 +100,7 @@ class _History(NamedTuple):
     troubles: list[str]
 
 
-# --- the reflector--------------------------------------------------------------------------------------------------
+# --- the reflector --------------------------------------------------------------------------------------------------
 
 
 class Choice:

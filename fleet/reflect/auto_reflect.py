@@ -449,8 +449,6 @@ class DailyLog:
         match = re.fullmatch(_LOG_FILE, path.rpartition("/")[2])
         return match[1] if match and dates.to_ms(match[1]) is not None else ""
 
-    # --- writing ------------------------------------------------------------------------------------------------------
-
     def appended_block(self, whose: Whose, by_kind: Mapping[str, Iterable[str]], run: str = "") -> str:
         """Return the text to append for a session's block.
 
@@ -486,8 +484,6 @@ class DailyLog:
         if not self._text.strip():
             return f"# Daily Log — {self._day}\n\n"
         return "" if self._text.endswith("\n\n") else "\n" if self._text.endswith("\n") else "\n\n"
-
-    # --- reading ------------------------------------------------------------------------------------------------------
 
     def blocks(self) -> list[Block]:
         """Return the sessions' blocks."""

@@ -265,9 +265,6 @@ def ask(reflector: str, settings: Reflect, digest: str, mark: str, known: Sequen
     return _run(words, prompt_text if reflector == "claude" else f"{SYSTEM}\n\n{prompt_text}", settings.wait_s, read)
 
 
-# --- a process ------------------------------------------------------------------------------------------------------
-
-
 def _run(words: Sequence[str], prompt: str, wait_s: float, read: Callable[[str], Answer]) -> Answer:
     """Run a command with the prompt on its standard input; return its answer."""
     environment = {**os.environ, "FLEET_DISABLED": "1"}
