@@ -141,11 +141,12 @@ def refresh(workspace: Workspace, *, dry_run: bool = False) -> tuple[int, list[E
 
 def _dropped(workspace: Workspace) -> Iterator[Entry]:
     """Drop the items that were shown and whose last day has passed, but for drafts that a person edited; yield them."""
-    for entry in Inboxes(workspace).overdue():
-        handler = _handler(workspace, entry)
-        if not (isinstance(handler, _Skill) and handler.has_own_words()):
-            closed = _close(handler, "expired", f"its last day was {entry.last_day()}")
-            yield entry._replace(decision=closed)
+    with workspace.lock("decide"):  # nobody answers meanwhile
+        for entry in Inboxes(workspace).overdue():
+            handler = _handler(workspace, entry)
+            if not (isinstance(handler, _Skill) and handler.has_own_words()):
+                closed = _close(handler, "expired", f"its last day was {entry.last_day()}")
+                yield entry._replace(decision=closed)
 
 
 def _close(handler: "_Handler", outcome: Literal["elsewhere", "expired"], why: str, by: str = "") -> Decision:

@@ -73,15 +73,6 @@ class ReflectResult(NamedTuple):
         return self.why or (self.record.summary() if self.record is not None else "nothing was done")
 
 
-class _EndedSession(NamedTuple):
-    """Session that is due: its id, its agent and its transcript; whether an earlier pass was interrupted."""
-
-    session: str
-    agent: str
-    path: str
-    is_resumed: bool = False
-
-
 class _PastSession(NamedTuple):
     """Past session without a reflection: its transcript, the approximate tokens of its digest, and its time."""
 
@@ -452,48 +443,47 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
     if settings.off or workspace.is_read_only:
         return []
     room = settings.daily_usd - records.spent(workspace, workspace.wall()[:10]) if dry_run else 0.0
-    root, results = os.fspath(workspace.root), list[ReflectResult]()
-    for session in _due(workspace, settings.idle_ms, only):
-        is_guest = workspace.is_guest(session.agent)
-        if not (agent := workspace.replicas().default_agent if is_guest else session.agent):
+    folder, results = LocalFolder(os.fspath(workspace.root)), list[ReflectResult]()
+    for session, whose, path, is_resumed in _due(workspace, folder, settings.idle_ms, only):
+        if not (agent := workspace.replicas().default_agent if workspace.is_guest(whose) else whose):
             continue
         try:
-            if not Path(session.path).is_file():
-                if not dry_run:
-                    results += _forget(workspace, agent, session.session)
+            if not Path(path).is_file():
+                results += [] if dry_run else _forget(workspace, agent, session)
                 continue
-            if choice.trouble and any(each.session == session.session for each in Records(workspace, agent).deferred()):
+            if choice.trouble and any(each.session == session for each in Records(workspace, agent).deferred()):
                 # Known to wait: its transcript is not read again until a model can be asked.
-                results.append(choice.deferred(session.session))
+                results.append(choice.deferred(session))
                 continue
-            result = reflect(workspace, agent, Path(session.path), dry_run=dry_run, by_hand=session.is_resumed)
+            result = reflect(workspace, agent, Path(path), dry_run=dry_run, by_hand=is_resumed)
             if dry_run and result.record is not None and result.record.reflector != RULES:
                 room -= result.record.usd or 0.0
                 if room < -1e-9 or choice.trouble:
-                    result = choice.deferred(session.session)
+                    result = choice.deferred(session)
             results.append(result)
             if not dry_run and not result.is_deferred:
                 # Nobody else may: the host may never report its end, or report it when there is nothing new to read.
-                consolidating.close_session(workspace, session.agent, session.session, *result.stands, only_log=True)
-                LocalFolder(root).forget_heard(session.session)
+                consolidating.close_session(workspace, whose, session, *result.stands, only_log=True)
+                folder.forget_heard(session)
         except FleetError as why:
-            results.append(ReflectResult(session.session, why=str(why)))
+            results.append(ReflectResult(session, why=str(why)))
     return results
 
 
-def _due(workspace: Workspace, idle_ms: float, only: str) -> list[_EndedSession]:
-    """Return the one session that is named, else those that have ended, then those whose reflection was interrupted."""
-    folder = LocalFolder(os.fspath(workspace.root))
+def _due(workspace: Workspace, folder: LocalFolder, idle_ms: float, only: str) -> Iterator[tuple[str, str, str, bool]]:
+    """Yield the one session that is named, else those that have ended, then those whose reflection was interrupted.
+
+    Each is its id, its agent, its transcript, and whether an earlier pass was interrupted.
+    """
     heard = folder.heard()
-    if named := [_EndedSession(each.session, each.agent, each.path) for each in heard if each.session == only]:
-        return named
-    interrupted = [
-        _EndedSession(each.session, agent, each.transcript, is_resumed=True)
-        for agent in workspace.agents_here()
-        for each in Records(workspace, agent).interrupted()
-        if not any(one.session == each.session for one in heard)  # its end is still to come, or it is due for that
-    ]
-    return [*(_EndedSession(each.session, each.agent, each.path) for each in folder.due(idle_ms)), *interrupted]
+    named = [each for each in heard if each.session == only]
+    for each in named or folder.due(idle_ms):
+        yield each.session, each.agent, each.path, False
+    known = {each.session for each in heard}  # their end is still to come, or they are due for that
+    for agent in [] if named else workspace.agents_here():
+        for record in Records(workspace, agent).interrupted():
+            if record.session not in known:
+                yield record.session, agent, record.transcript, True
 
 
 def _forget(workspace: Workspace, agent: str, session: str) -> list[ReflectResult]:

@@ -189,8 +189,8 @@ class Inbox:
             _take_line(by_id, self._agent, line)
         return list(by_id.values())
 
-    def decide(self, decisions: Sequence[Decision]) -> set[str]:
-        """Append decisions, in one write that is durable when this returns; return the ids of the items they decide.
+    def decide(self, decisions: Sequence[Decision]) -> None:
+        """Append decisions, in one write that is durable when this returns.
 
         One that nobody gave and that did nothing (elsewhere, expired) is left out where the item was decided since it
         was read: an answer keeps its reason and its run.
@@ -200,7 +200,6 @@ class Inbox:
             known = {each.item.id for each in self.entries() if not each.is_pending}
             made = [each for each in decisions if each.run or each.outcome not in _UNANSWERED or each.id not in known]
             self._lines.add([msgspec.structs.replace(each, at=at) for each in made])
-        return {each.id for each in made}
 
     def show(self, ids: Iterable[str]) -> None:
         """Note that a person was shown these items, with evidence and diff."""
@@ -256,9 +255,8 @@ class Inboxes:
 
     def show(self, shown: Iterable[Entry]) -> None:
         """Note that a person was shown these items; only the first time is written."""
-        new = [(each.agent, each.item.id) for each in shown if not each.shown]
-        for agent in dict.fromkeys(agent for agent, _ in new):
-            Inbox(self._workspace, agent).show(id_ for whose, id_ in new if whose == agent)
+        for entry in (each for each in shown if not each.shown):
+            Inbox(self._workspace, entry.agent).show([entry.item.id])
 
     def settle(self, kind: str, key: str, did: str, run: str = "") -> None:
         """Close the items of a key, since their subject was decided elsewhere, by a run if one is named."""
