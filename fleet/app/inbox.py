@@ -51,7 +51,6 @@ _BULK = "bulk"
 """Kind of the items about what is left out here: the one kind whose answers leave no run."""
 _FIELD = "inbox"
 """Name of the field of a run with its decision of an item."""
-_DIFF_LINES_MAX = 200
 _MORE = "... and "
 """Beginning of a row with the number of lines that a diff was cut by."""
 _GONE = "it waits no more where it arose: it was decided there, or is not true any more"
@@ -84,12 +83,11 @@ def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int
             refresh(workspace)
     except DiskError as why:
         workspace.warn(f"listed is what waited before; what came since is missing: {why}")
-    agents = [agent] if agent else Inboxes(workspace).agents
-    waiting = Inboxes(workspace, agents).waiting(kind)
+    boxes = Inboxes(workspace, [agent] if agent else None)
+    waiting = boxes.waiting(kind)
     shown = tuple(_as_of_now(workspace, waiting[:count] if count else waiting))
     to_state = sum(CountedLog(workspace, each).unfilled() for each in ([agent] if agent else workspace.agents_here()))
-    expired = tuple(Inboxes(workspace).dropped())
-    return Listing(shown, len(waiting), Inboxes(workspace, agents).count().since, expired, to_state)
+    return Listing(shown, len(waiting), boxes.count().since, tuple(Inboxes(workspace).dropped()), to_state)
 
 
 def _as_of_now(workspace: Workspace, entries: Iterable[Entry]) -> Iterator[Entry]:
@@ -424,7 +422,7 @@ class _Skill(_Handler):
         pages = (now, _skill_page(now, draft))
         before, after = (each.decode("utf-8", "replace").splitlines() for each in pages)
         rows = unified_diff(before, after, target if now else "/dev/null", target, lineterm="")
-        return "\n".join(list(rows)[:_DIFF_LINES_MAX])
+        return "\n".join(rows)
 
 
 def _skill_page(now: bytes, draft: bytes) -> bytes:

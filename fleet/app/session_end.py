@@ -40,8 +40,6 @@ from fleet.text.signals import objections
 
 KIND = "reflect"
 RULES = "rules"
-_COMPLETE = "reflection.complete"
-"""Event of a pass that ended."""
 _HOST_CHOICE = "reflector"
 """Key in ``local.db``: the reflector that a person here chose."""
 _DRAWN_SHOWN_MAX = 40
@@ -401,7 +399,8 @@ def _finish(workspace: Workspace, agent: str, record: Record, plan: Plan | None 
     """Append the record of a pass, durable before this returns, and notify subscribers; return the result."""
     kept = Records(workspace, agent).append(record)
     data = {"agent": agent, "saved": kept.saved, "told": kept.summary()} | kept.as_json(with_raw=False)
-    Notices(workspace).send(Notice(_COMPLETE, f"{agent}: {kept.kind} {kept.outcome or 'done'}", kept.summary(), data))
+    title = f"{agent}: {kept.kind} {kept.outcome or 'done'}"
+    Notices(workspace).send(Notice("reflection.complete", title, kept.summary(), data))
     return ReflectResult(kept.session, kept, plan, stands=(plan.reflection, kept.run) if plan else (None, ""))
 
 

@@ -32,9 +32,6 @@ from fleet.store.workspace import Workspace
 from fleet.text import screening
 from fleet.text.prompts import Session
 
-ORIGIN = "origin"
-"""Field of a lesson that a reflection stated first."""
-REFLECTION = "reflection"
 SKILL_DAYS = 7
 _ACCOUNT = "account"
 """Name of a field of a run with what a writer wrote: a crash may leave the run without the pass's record."""
@@ -288,7 +285,7 @@ class Writing:
         if not ids or workspace.is_guest(agent):
             return
         with workspace.writing(agent) as writer:
-            writer.write([writer.edit(writer.line(each), ORIGIN, REFLECTION) for each in ids])
+            writer.write([writer.edit(writer.line(each), "origin", "reflection") for each in ids])
 
     # --- the other writers
 

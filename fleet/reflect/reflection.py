@@ -85,21 +85,19 @@ class _ParsedAnswer(NamedTuple):
 
 def parse(answer: str, banned: Sequence[str] = BANNED) -> _ParsedAnswer:
     """Return the reflection in an answer; a banned word anywhere rejects all of it."""
-    answer, why = answer[-ANSWER_CHARS_MAX:], "there is no JSON object in the answer"
+    reasons = list[str]()
     # The largest whole one; one with commas too many, or that breaks off, only where there is no whole one.
-    for objects, trouble in _readings(answer):
-        valid = list[tuple[int, Reflection]]()
-        for size, fields in objects:
+    for objects, trouble in _readings(answer[-ANSWER_CHARS_MAX:]):
+        for _, fields in sorted(objects, key=lambda each: -each[0]):
             try:
-                valid.append((size, _validated(fields)))
+                stated = _validated(fields)
             except ValueError as fault:
-                why = str(fault)
-        if valid:
-            _, best = max(valid, key=lambda each: each[0])
-            if word := _banned_word(best, banned):
+                reasons.append(str(fault))
+                continue
+            if word := _banned_word(stated, banned):
                 return _ParsedAnswer(None, f"the banned word {word!r} is in it: all of it is rejected")
-            return _ParsedAnswer(best, trouble)
-    return _ParsedAnswer(None, why)
+            return _ParsedAnswer(stated, trouble)
+    return _ParsedAnswer(None, reasons[0] if reasons else "there is no JSON object in the answer")
 
 
 def _banned_word(reflection: Reflection, banned: Sequence[str]) -> str:
@@ -180,8 +178,8 @@ def _validated(fields: dict[str, Any]) -> Reflection:
     }
     reflection = msgspec.convert(_tidied(fields) | normalised, Reflection)
     if reflection.should_skill and not _SLUG.fullmatch(reflection.skill_slug or ""):
-        slug = json.dumps((reflection.skill_slug or "")[:60] or None)
-        raise ValueError(f"skill_slug {slug} is no slug: a-z, then a-z, 0-9 and '-', 2 to 50 characters")
+        slug = (reflection.skill_slug or "")[:60]
+        raise ValueError(f"skill_slug {slug!r} is no slug: a-z, then a-z, 0-9 and '-', 2 to 50 characters")
     return reflection
 
 
@@ -240,19 +238,15 @@ class Answer(NamedTuple):
     model: str = ""
 
 
-def _prompt(digest: str, mark: str, known: Sequence[str] = ()) -> str:
-    listed = "\n".join(f"- {inert(each)}" for each in known)
-    known_lessons = f"\n\nKnown already, say nothing of it anew:\n{listed}" if known else ""
-    return f"{_SHAPE}{known_lessons}\n\nThe record of the session:\n<{mark}>\n{digest}\n</{mark}>\n"
-
-
 def ask(reflector: str, settings: Reflect, digest: str, mark: str, known: Sequence[str] = ()) -> Answer:
     """Return the answer of a reflector about a session; a failure is its trouble, and never raised.
 
     ``mark``: a random tag around the digest.
     ``known``: lessons that it is not to repeat.
     """
-    prompt_text = _prompt(digest, mark, known)
+    listed = "".join(f"\n- {inert(each)}" for each in known)
+    known_lessons = f"\n\nKnown already, say nothing of it anew:{listed}" if known else ""
+    prompt_text = f"{_SHAPE}{known_lessons}\n\nThe record of the session:\n<{mark}>\n{digest}\n</{mark}>\n"
     if reflector == "endpoint":
         return _from_endpoint(settings, prompt_text)
     if reflector == "command":
