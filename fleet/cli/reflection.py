@@ -1,4 +1,4 @@
-"""Commands of reflection and housekeeping: reflect on sessions, tidy notes, sleep, merge daily logs into topics."""
+"""Commands of reflection and housekeeping: reflect on sessions, tidy, sleep, merge daily logs, and what each did."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -8,26 +8,27 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fleet.app import consolidating, session_end, sleeping, tidying
+from fleet.app import consolidating, finding, session_end, sleeping, tidying
 from fleet.app.consolidating import ConsolidationResult
 from fleet.app.session_end import ReflectResult
 from fleet.app.sleeping import Phase, Slept
 from fleet.app.tidying import TidyResult
 from fleet.app.writing import Plan
 from fleet.cli import output, serve
-from fleet.cli.output import EXIT_NO, EXIT_REFUSED, echo, flag, note, option
+from fleet.cli.output import EXIT_NO, EXIT_REFUSED, argument, echo, flag, note, option
 from fleet.model.errors import BusyError, NoError, UsageError
 from fleet.reflect import consolidation
 from fleet.reflect.auto_reflect import READY
 from fleet.reflect.consolidation import Gates
 from fleet.reflect.housekeeping import DreamReport, Mode
-from fleet.reflect.records import Record
+from fleet.reflect.records import Pass, Record, Records
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted, for_terminal
 
 app = output.commands()
 
 _ROWS = 40
+_PASSES = 20
 _REPORT_CHARS_MAX = 256 * 1024
 
 Reflector = Annotated[
@@ -346,3 +347,81 @@ def _migrate(
         rows = rows or [f"nothing to migrate: the scratchpad holds the directive and {READY} alone"]
         document = {"files": list(migrated.files), "run": migrated.run, "diff": migrated.diff, "dry_run": dry_run}
         output.show(document, rows)
+
+
+# --- what it came to --------------------------------------------------------------------------------------------------
+
+
+@app.command("records")
+def _records(
+    action: Annotated[str, argument("[show]", "Show one pass; without it: list the newest.")] = "",
+    number: Annotated[int, argument("[N]", "Its number in the list.")] = 0,
+    since: Annotated[str, option("--since", "DATE", "From this day on, YYYY-MM-DD.")] = "",
+) -> None:
+    """Show what each reflection and each night's tidying did, what it cost, and why it saved nothing."""
+    first = finding.first_stamp(since)
+    if action not in ("", "show") or (action == "show") != (number > 0):
+        raise UsageError("usage: `fleet records`, or `fleet records show N`")
+    with output.acting(or_guest=True) as (workspace, who):
+        passes = Records(workspace, who).passes()
+        if number:
+            if number > len(passes):
+                raise NoError(f"{who} has no record {number}; `fleet records` lists them")
+            _show_pass(passes[number - 1])
+            return
+        recent = [each for each in reversed(passes) if each.record.at >= first]
+        deferred, interrupted = Records(workspace, who).deferred(), Records(workspace, who).interrupted()
+        document = {
+            "records": [_pass_as_json(each) for each in recent],
+            "deferred": [{"session": each.session, "at": each.at, "why": each.why} for each in deferred],
+            "interrupted": [{"session": each.session, "at": each.at, "usd": each.usd} for each in interrupted],
+        }
+        output.show(document, _listed(recent, deferred, interrupted, since))
+
+
+def _pass_as_json(pass_: Pass) -> dict[str, object]:
+    record = pass_.record
+    more = {"number": pass_.number, "usd": pass_.usd, "undone": pass_.undone, "saved": record.saved}
+    return record.as_json(with_raw=False) | more | {"told": record.summary()}
+
+
+def _listed(passes: list[Pass], deferred: list[Record], interrupted: list[Record], since: str) -> list[str]:
+    rows = [_row(each) for each in (passes if since else passes[:_PASSES])]
+    if len(passes) > _PASSES and not since:
+        rows.append(f"and {len(passes) - _PASSES:,} older; --since DATE lists them")
+    rows += [f"deferred: session {late.session or '?'}, since {late.at[:10]}: {late.why}" for late in deferred]
+    rows += [
+        f"not finished: session {each.session or '?'}, since {output.when(each.at)}, ${each.usd or 0.0:.2f} reserved: "
+        "another process works on it, or it was killed and the next `fleet sleep` goes on"
+        for each in interrupted
+    ]
+    return rows or ["no session was reflected on yet"]
+
+
+def _row(pass_: Pass) -> str:
+    record = pass_.record
+    by = " ".join(filter(None, (record.reflector, record.model)))
+    what = f"{record.kind} {record.outcome}".strip() + (f" by {by}" if by else "")
+    state = f"  (undone {output.when(pass_.undone)})" if pass_.undone else ""
+    cost = f", ${pass_.usd:.2f}" if pass_.usd is not None else ", cost not known" if record.kind == "reflection" else ""
+    return f"{pass_.number:>4}  {output.when(record.at)}  {what}{cost}: {record.summary()}{state}"
+
+
+def _show_pass(pass_: Pass) -> None:
+    record, drawn = pass_.record, session_end.cited_lines(pass_.record)
+    tokens = f"{record.tokens_in:,} tokens read, {record.tokens_out:,} written, {record.duration_s:.1f} s"
+    rows = [_row(pass_), f"  run {record.run}, session {record.session or '?'} of {record.host or '?'}; {tokens}"]
+    rows += [f"  left out: {record.left_out}"] if record.left_out else []
+    rows += [f"  {record.why}"] if record.why and record.why not in record.summary() else []
+    for writer in record.writers:
+        ids = f": {', '.join(writer.ids)}" if writer.ids else ""
+        rows.append(f"  {writer.name}: {writer.count}{ids}{f'; failed: {writer.error}' if writer.error else ''}")
+        rows += [f"    not {why}" for why in writer.skipped]
+    if record.drawn:
+        is_there = Path(record.transcript).expanduser().is_file()
+        how = ":" if drawn else ", which has none of those lines any more" if is_there else ", which is gone"
+        rows.append(f"  drawn from {record.transcript}{how}")
+        rows += [f"    {number:>6}  {text}" for number, text in drawn]
+    rows += ["  answer:", *(f"    {row}" for row in record.raw.splitlines())] if record.raw else []
+    lines = [{"line": number, "text": text} for number, text in drawn]
+    output.show(_pass_as_json(pass_) | {"raw": record.raw, "drawn_lines": lines}, rows)
