@@ -4,7 +4,7 @@ import os
 import sys
 import termios
 import tty
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
@@ -271,15 +271,9 @@ def _left_out_rows(question: Question) -> list[str]:
     answers = "|".join(reviewing.ANSWERS_TO_LEFT_OUT)
     return [
         f"{question.name}  {question.summary}",
-        *_listed([(each.id, each.in_one_line()) for each in question.lessons], "  "),
+        *_some([f"  {each.id}  {each.in_one_line()}" for each in question.lessons], reviewing.SHOWN_MAX),
         f"  left out here until you answer: fleet review --answer {question.name}={answers}",
     ]
-
-
-def _listed(lessons: Sequence[tuple[str, str]], indent: str) -> list[str]:
-    rows = [f"{indent}{id_}  {text}" for id_, text in lessons[: reviewing.SHOWN_MAX]]
-    more = len(lessons) - len(rows)
-    return [*rows, f"{indent}and {more:,} more: --json"] if more else rows
 
 
 def _list(pairs: list[Pair]) -> None:
@@ -352,9 +346,9 @@ def _undone_rows(undone: Undone) -> list[str]:
     return rows
 
 
-def _some(rows: list[str]) -> list[str]:
-    more = len(rows) - _LISTED
-    return [*rows[:_LISTED], f"  ... and {more:,} more: --json names them"] if more > 0 else rows
+def _some(rows: list[str], most: int = _LISTED) -> list[str]:
+    more = len(rows) - most
+    return [*rows[:most], f"  ... and {more:,} more: --json names them"] if more > 0 else rows
 
 
 # --- blocking ---------------------------------------------------------------------------------------------------------
@@ -400,8 +394,8 @@ def _block_rows(changes: Changes, *, dry_run: bool) -> list[str]:
         if dry_run
         else f"{changes.name} is blocked here{since}; `fleet unblock {changes.name}` undoes it",
         f"  left out: {counted(len(changes.gone), 'lesson')}, {entries}; changed: {len(changes.other):,}",
-        *_listed(list(changes.gone.items()), "    "),
-        *_listed([(each.id, each.in_one_line()) for each in changes.differences], "    "),
+        *_some([f"    {each}  {text}" for each, text in changes.gone.items()], reviewing.SHOWN_MAX),
+        *_some([f"    {each.id}  {each.in_one_line()}" for each in changes.differences], reviewing.SHOWN_MAX),
     ]
     rows += [f"  {'would leave' if dry_run else 'left'} {agent}'s memory.md: {row}" for agent, _, row in changes.left]
     rows += [
