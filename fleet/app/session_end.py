@@ -309,8 +309,8 @@ class _OneSession:
         settled = settled or self._ask(record, read)
         parsed = reflection.parse(settled.raw, self._workspace.config.reflect.banned)
         reasons = [settled.why, parsed.trouble if settled.raw else "", record.why]
-        why, outcome = "; ".join(filter(None, reasons)), parsed.reflection.outcome if parsed.reflection else "skipped"
-        record, plan = replace(settled, line=RAN, at="", why=why, outcome=outcome), None
+        outcome = parsed.reflection.outcome if parsed.reflection is not None else "skipped"
+        record, plan = replace(settled, line=RAN, at="", why="; ".join(filter(None, reasons)), outcome=outcome), None
         if parsed.reflection is not None:
             plan, writers = self._writing(parsed.reflection, record).write()
             drawn_from = _quoted_lines(_texts(session), parsed.reflection.lessons)

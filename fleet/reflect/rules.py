@@ -32,11 +32,6 @@ _WORTH = {"rejection": 3, "interruption": 1, "strong": 3, "medium": 1, "failure"
 _pattern = partial(pattern, str(Path(__file__).with_name("data") / "rules.toml"))
 _POINTING_WORDS_MAX = 8
 """A remark that points at something and has fewer words is no rule."""
-_PASTES = re.compile(r"```|\d+ [+-]|https?://|\w{8}-\w{4}-\w{4}")
-_MISSING = re.compile(
-    r"(?:([\w./~-]*[\w-][\w./-]*): (?:No such file or directory|command not found|not found)"
-    r"|No such file or directory: '?([\w./~-]+)'?|No module named '?([\w.]+)'?|[Cc]annot find module '([^']+)')"
-)
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
 _FIX_WITHIN = 6
 _SEQUENCE = 3
@@ -82,7 +77,9 @@ class Proposal(NamedTuple):
             worth += 2 * (_pattern("binds").search(text) is not None) - 4 * asks
             worth += 2 * (_pattern("orders").match(text) is not None)
             worth += 2 * (asks and _pattern("asks_why_not").search(text) is not None)
-            worth -= 2 * (_pattern("reports").match(text) is not None) + 2 * (_PASTES.search(text) is not None)
+            worth -= 2 * (_pattern("reports").match(text) is not None) + 2 * (
+                _pattern("pastes").search(text) is not None
+            )
             worth -= 3 * (_pattern("chats").match(text) is not None) + 2 * (not asks and "?" in text)
             worth -= 3 * (words < _POINTING_WORDS_MAX and _pattern("points").search(text) is not None)
             worth -= 2 * (words < _WORDS_MIN) + (words > _WORDS_MAX) + 4 * text.endswith((":", "："))  # and what?
@@ -213,14 +210,14 @@ def _was_missing(session: Session) -> Iterator[Proposal]:
     ran = list(runs(session.events))
     known_names: set[str] = set()
     for number, (call, result) in enumerate(ran):
-        match = None if result.is_ok else _MISSING.search(result.text)
+        match = None if result.is_ok else _pattern("missing").search(result.text)
         name = next(filter(None, match.groups()), "") if match else ""
         if not name or len(name) < 4 or name in known_names:
             continue
         for later, after in ran[number + 1 : number + 1 + _FIX_WITHIN]:
             provides = name in later.about and not shell.Command(later.about).is_read_only and name not in call.about
             # An installer names what it installed: only beside another failure is the name one that is missing still.
-            if provides and (name not in after.text or (after.is_ok and not _MISSING.search(after.text))):
+            if provides and (name not in after.text or (after.is_ok and not _pattern("missing").search(after.text))):
                 known_names.add(name)
                 line = shell.Failure(match[0]).line if match else ""
                 text = f"`{shell.Command(call.about).family}` fails with: {line} — `{later.about}` provided it"
