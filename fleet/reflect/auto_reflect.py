@@ -90,14 +90,10 @@ class Entry(NamedTuple):
             after = candidates[index + 1].text.strip() if index + 1 < len(candidates) else ""
             if is_header := bool("|" in text and "-" in after and re.fullmatch(_RULE, after)):
                 is_categorised = _plain(Page.cells(text)[0]) == "category"
-            if (
-                not text
-                or text.startswith(("```", "~~~"))
-                or re.fullmatch(_RULE, text)
-                or is_header
-                or (Whose.named_on(row) is not None and Statement.observed([row]))
-            ):
-                continue  # nor is a table's header row an entry, or an observation whose heading a person deleted
+            # Nor is an observation an entry, whose heading a person deleted.
+            is_observation = Whose.named_on(row) is not None and Statement.observed([row])
+            if not text or is_header or is_observation or re.fullmatch(rf"```.*|~~~.*|{_RULE}", text):
+                continue
             if (entry := _entry(text, category, has_own=is_categorised and text[0] == "|")) is not None:
                 entries.append(entry._replace(number=row.number))
         return entries
@@ -466,12 +462,8 @@ class DailyLog:
     def appended_observation(self, whose: Whose, line: str) -> str:
         """Return the text to append for an observation: the line alone where its session's observations are last."""
         last = self._text[self._text.rfind("\n## ") + 1 :]
-        at = last.rfind("\n### ")
-        if (
-            last.startswith("## ")
-            and f"<!-- {whose.key} " in last
-            and at == last.rfind(f"\n### {_LOG_TITLES['observed']}\n") > 0
-        ):
+        is_of_session = last.startswith("## ") and f"<!-- {whose.key} " in last
+        if is_of_session and last.rfind("\n### ") == last.rfind(f"\n### {_LOG_TITLES['observed']}\n") > 0:
             return f"{line}\n" if last.endswith("\n") else f"\n{line}\n"
         return self.appended_block(whose, {"observed": (line,)})
 
