@@ -268,3 +268,8 @@ def stats(workspace: Workspace) -> Stats:
         members=lambda each: {one for part in wordings.get(each, (each,)) for one in groups.get(part, (part,))},
         unfilled=sum(CountedLog(workspace, agent).unfilled() for agent in agents),
     )
+
+
+def decisions(workspace: Workspace) -> tuple[int, float]:
+    """Return the number of decisions in the inboxes here, and the median of days that one took."""
+    return Inboxes(workspace).days_to_decide()
