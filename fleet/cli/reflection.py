@@ -106,13 +106,9 @@ def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dr
     history = session_end.history(workspace, agent, days, paths)
     for trouble in history.troubles:
         note(for_terminal(trouble))
-    tokens = sum(each.tokens for each in history.waiting)
-    choice = session_end.Choice(workspace)
-    reflector = "rules, since nobody here agreed to the reflector" if choice.unagreed() else choice.named
-    summary = (
-        f"{counted(len(history.waiting), 'session')} to reflect on, {history.done:,} reflected on earlier; about "
-        f"{tokens:,} tokens, at most ${history.usd:.2f} with {reflector}"
-    )
+    number, tokens = counted(len(history.waiting), "session"), sum(each.tokens for each in history.waiting)
+    cost = f"about {tokens:,} tokens, at most ${history.usd:.2f} with {session_end.Choice(workspace).reflector}"
+    summary = f"{number} to reflect on, {history.done:,} reflected on earlier; {cost}"
     if dry_run:
         rows = [{"session": each.session, "at": each.at, "tokens": each.tokens} for each in history.waiting]
         output.show({"sessions": rows, "done": history.done, "tokens": tokens, "usd": history.usd}, summary)

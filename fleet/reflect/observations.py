@@ -192,10 +192,8 @@ def _kind_of(text: str) -> str:
 
 def without_label(text: str) -> str:
     """Return an observation without the label of its kind, and without a mark of repetition."""
-    for label, *_ in _words("labels").values():
-        if text.startswith(f"{label}: "):
-            text = text.removeprefix(f"{label}: ")
-            break
+    labels = "|".join(re.escape(label) for label, *_ in _words("labels").values())
+    text = re.sub(rf"\A(?:{labels}): ", "", text)
     return _again().sub("", text).strip() or text
 
 
