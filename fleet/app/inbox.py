@@ -12,7 +12,7 @@ what is added); persona ``note``; promotion ``lesson``; guard ``lesson`` and ``d
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import SequenceMatcher, unified_diff
 from functools import partial
@@ -54,7 +54,6 @@ _FIELD = "inbox"
 _MORE = "... and "
 """Beginning of a row with the number of lines that a diff was cut by."""
 _GONE = "it waits no more where it arose: it was decided there, or is not true any more"
-_ROW_GONE = "it stands no more under Ready to Promote, or AGENTS.md says so by now"
 
 
 class Listing(NamedTuple):
@@ -116,24 +115,23 @@ def refresh(workspace: Workspace, *, dry_run: bool = False) -> tuple[int, list[E
     if not dry_run:
         Runs(workspace).recover()
     owner = workspace.replicas().default_agent or agents[0]
-    items_waiting = Inboxes(workspace).waiting()
+    entries = Inboxes(workspace).waiting()
+
+    def waiting(kinds: Collection[str], what: object = None) -> list[Entry]:
+        return [each for each in entries if each.item.kind in kinds and each.item.body.get("what") == what]
 
     with workspace.snapshot():
         table = [
-            (owner, PAIRS, [_pair_item(each) for each in reviewing.undecided_pairs(workspace)]),
-            (owner, {_BULK}, [_left_out_item(each) for each in reviewing.questions(workspace)]),
+            (owner, [_pair_item(each) for each in reviewing.undecided_pairs(workspace)], waiting(PAIRS)),
+            (owner, [_left_out_item(each) for each in reviewing.questions(workspace)], waiting([_BULK])),
+            (owner, consolidating.waiting(workspace), waiting(["promotion"], consolidating.WHAT)),
         ]
         for agent in agents:
             pending = AgentMemory(workspace, agent).standing().waiting
             lessons = workspace.patterns.lessons_of(each.id for each in pending)
-            table.append((agent, {"promotion"}, [_promotion_item(each, lessons.get(each.id)) for each in pending]))
-    new = 0
-    for agent, kinds, items in table:
-        mine = [each for each in items_waiting if each.agent == agent and each.item.kind in kinds]
-        entries = [each for each in mine if "what" not in each.item.body]
-        new += _mirror(workspace, agent, items, entries, dry_run=dry_run)
-    rows = [each for each in items_waiting if each.item.body.get("what") == consolidating.WHAT]
-    new += _mirror(workspace, owner, consolidating.waiting(workspace), rows, _ROW_GONE, dry_run=dry_run)
+            theirs = [each for each in waiting(["promotion"]) if each.agent == agent]
+            table.append((agent, [_promotion_item(each, lessons.get(each.id)) for each in pending], theirs))
+    new = sum(_mirror(workspace, agent, items, known, dry_run=dry_run) for agent, items, known in table)
     return new, [] if dry_run else list(_dropped(workspace))
 
 
@@ -166,9 +164,7 @@ def refresh_and_notify(workspace: Workspace) -> list[Entry]:
     return dropped
 
 
-def _mirror(
-    workspace: Workspace, agent: str, items: list[Item], entries: list[Entry], why: str = _GONE, *, dry_run: bool
-) -> int:
+def _mirror(workspace: Workspace, agent: str, items: list[Item], entries: list[Entry], *, dry_run: bool) -> int:
     """Add the items that wait elsewhere and in no agent's entry, and close the entries that wait there no more.
 
     Return the number of new ones; a dry run writes nothing.
@@ -179,7 +175,7 @@ def _mirror(
     put = Inbox(workspace, agent).put(new, dry_run=dry_run) if new else []
     expected = set[str]().union(*ids)
     for entry in (each for each in entries if each.item.id not in expected and not dry_run):
-        Inbox(workspace, entry.agent).decide([Decision(id=entry.item.id, outcome="elsewhere", why=why)])
+        Inbox(workspace, entry.agent).decide([Decision(id=entry.item.id, outcome="elsewhere", why=_GONE)])
     return sum(each.is_new for each in put)
 
 
@@ -334,7 +330,8 @@ class _Handler:
     def recorded(self, act: Callable[[], _T]) -> tuple[_T, str]:
         """Return what an act returns, and the id of the run that it left, "" for none."""
         known = len(self.workspace.runs)
-        return act(), next(reversed(self.workspace.runs[known:]), "")
+        result = act()
+        return result, next(reversed(self.workspace.runs[known:]), "")
 
     def run(self, summary: str, edits: list[Edit], outcome: str = inbox.APPROVED) -> tuple[str, str]:
         """Apply edits of files as one run. After a crash before the inbox has the decision, its check closes it."""
@@ -478,8 +475,8 @@ class _Guard(_OfLesson):
 
 class _Row(_Handler):
     def check(self) -> str:
-        keys = {each.key for each in consolidating.waiting(self.workspace)}
-        return "" if self.entry.item.key in keys else _ROW_GONE
+        is_there = any(each.key == self.entry.item.key for each in consolidating.waiting(self.workspace))
+        return "" if is_there else "it stands no more under Ready to Promote, or AGENTS.md says so by now"
 
     def approve(self) -> tuple[str, str]:
         run = consolidating.decide(self.workspace, self.agent, self.entry.item.body, is_yes=True)

@@ -411,9 +411,7 @@ def _block_rows(changes: Changes, *, dry_run: bool) -> list[str]:
 
 def _block_as_json(changes: Changes, *, dry_run: bool) -> dict[str, Any]:
     lessons = [{"id": id_, "text": text} for id_, text in changes.gone.items()]
-    kept = [{"agent": agent, "id": id_, "row": row} for agent, id_, row in changes.kept]
     same = {name: getattr(changes, name) for name in ("name", "since", "discoveries", "retired")}
-    left = [each._asdict() for each in changes.left]
-    differences = [each._asdict() for each in changes.differences]
-    document = {"dry_run": dry_run, "lessons": lessons, **same}
-    return document | {"changed": changes.other, "differences": differences, "left": left, "approved": kept}
+    parts: dict[str, Any] = {"differences": changes.differences, "left": changes.left, "approved": changes.kept}
+    document = {"dry_run": dry_run, "lessons": lessons, **same, "changed": changes.other}
+    return document | {name: [each._asdict() for each in part] for name, part in parts.items()}
