@@ -51,9 +51,8 @@ _DAY_MS = 86_400_000
 class ReflectResult(NamedTuple):
     """Result of one reflection on a session, named by its host's id.
 
-    Attributes:
-        record: as it is kept, or of a dry run would be; None where nothing was done, for the reason in ``why``.
-        stands: the supported part of the reflection that stands, of this pass or an earlier one, and its run.
+    ``record``: as it is kept, or of a dry run would be; None where nothing was done, for the reason in ``why``.
+    ``stands``: the supported part of the reflection that stands, of this pass or an earlier one, and its run.
     """
 
     session: str
@@ -95,10 +94,8 @@ class _History(NamedTuple):
 class Choice:
     """Reflector of this machine and its cost, by ``fleet.toml``, the environment, and a person's yes.
 
-    Attributes:
-        settings: ``[reflect]``, overridden by the environment.
-        named: the reflector of ``fleet.toml``; where that names none that is agreed to, the model that was chosen here.
-        trouble: why no model can be asked here and now, so that sessions wait; "" for none.
+    ``named``: the reflector of ``fleet.toml``; where that names none that is agreed to, the model that was chosen here.
+    ``trouble``: why no model can be asked here and now, so that sessions wait; "" for none.
     """
 
     def __init__(self, workspace: Workspace) -> None:

@@ -57,10 +57,7 @@ class _PlannedLesson(NamedTuple):
 class Plan(msgspec.Struct):
     """Plan of a reflection: lessons to log, edits of files, items for the inbox, and an account of each writer.
 
-    Attributes:
-        reflection: without what the session does not support, or a person declined.
-        kept: texts of the lessons and notes in it.
-        updates: notes for the user model, by person.
+    ``reflection`` is without what the session does not support, or a person declined; ``kept``: the texts in it.
     """
 
     reflection: Reflection

@@ -95,12 +95,9 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="s
 
 
 class Entry(NamedTuple):
-    """Item and its state.
+    """Item with its decision, None while it waits, and the one that was taken back last (``was``).
 
-    Attributes:
-        decision: None while it waits.
-        shown: stamp of the first time that a person was shown it, or that it was dropped; "" for never.
-        was: the decision that was taken back last.
+    ``shown``: stamp of the first time that a person was shown it, or that it was dropped; "" for never.
     """
 
     agent: str

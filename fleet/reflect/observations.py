@@ -85,10 +85,9 @@ class Whose(NamedTuple):
 class Statement(NamedTuple):
     """Statement of an entry in a scratchpad or a log.
 
-    Attributes:
-        at: the minute, ``2026-03-18T14:32Z``, or the day alone.
-        session: its key: ``agent mark`` of a known one; ``@...`` of one that is told by time alone.
-        kind: of ``KINDS``; or done, worked, failed, decided, learned; "" for unknown.
+    ``at``: the minute, ``2026-03-18T14:32Z``, or the day alone.
+    ``session``: its key: ``agent mark`` of a known one; ``@...`` of one that is told by time alone.
+    ``kind``: of ``KINDS``; or done, worked, failed, decided, learned; "" for unknown.
     """
 
     text: str

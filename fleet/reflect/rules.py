@@ -44,10 +44,8 @@ _EDITS = frozenset(("Edit", "Write", "MultiEdit"))
 class Proposal(NamedTuple):
     """Possible lesson of a past session.
 
-    Attributes:
-        id: ``t-`` and 8 hex, the same whenever the session is read.
-        kind: rejection, interruption, correction, standing, failure, missing or memory.
-        wrong: the refused, done or failing action; ``trigger``: of the command that was refused.
+    ``kind``: rejection, interruption, correction, standing, failure, missing or memory.
+    ``wrong``: the refused, done or failing action; ``trigger``: of the command that was refused.
     """
 
     id: str
