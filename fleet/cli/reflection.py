@@ -31,11 +31,6 @@ _ROWS = 40
 _PASSES = 20
 _REPORT_CHARS_MAX = 256 * 1024
 
-Reflector = Annotated[
-    str, option("--use", "NAME", "Reflector on this machine from now on: claude, codex, gemini, or rules.")
-]
-Agree = Annotated[bool, flag("--agree", "Agree that the reflector of fleet.toml may be asked.")]
-
 
 @app.command("reflect")
 def _reflect(
@@ -43,8 +38,8 @@ def _reflect(
     last: Annotated[bool, flag("--last", "The newest session of this project.")] = False,
     since: Annotated[str, option("--all-since", "DAYS", "All sessions of the last days: 7d.")] = "",
     dry_run: Annotated[bool, flag("--dry-run", "Show what would be read and written, and what it may cost.")] = False,
-    use: Reflector = "",
-    agrees: Agree = False,
+    use: Annotated[str, option("--use", "NAME", "Reflector here from now on: claude, codex, gemini, or rules.")] = "",
+    agrees: Annotated[bool, flag("--agree", "Agree that the reflector of fleet.toml may be asked.")] = False,
 ) -> bool:
     """Reflect on a session: write its lessons, notes and a skill where they belong. `fleet undo` takes it back."""
     wanted = output.chosen.session
