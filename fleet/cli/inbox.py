@@ -45,11 +45,7 @@ _WHICH = "  1 the first holds   2 the second   b both, each in its own context  
 def _inbox(
     action: Annotated[
         str,
-        argument(
-            "[approve|reject]",
-            "Without it: ask about each item that waits.",
-            autocompletion=lambda: [*_DECIDE],
-        ),
+        argument("[approve|reject]", "Without it: ask about each item that waits.", autocompletion=lambda: [*_DECIDE]),
     ] = "",
     ids: Annotated[
         list[str] | None,

@@ -267,11 +267,10 @@ class Inboxes:
         With ``again`` the run stands once more, and all that is reverted. Return the changed entries as they were.
         """
         changed = []
-        for agent in self.agents:
-            box = Inbox(self._workspace, agent)
-            decided = [(each, _decision_after(each, run, again=again)) for each in box.entries()]
-            box.decide([msgspec.structs.replace(decision, why=why) for _, decision in decided if decision])
-            changed += [each for each, decision in decided if decision]
+        for entry in self.entries():
+            if decision := _decision_after(entry, run, again=again):
+                Inbox(self._workspace, entry.agent).decide([msgspec.structs.replace(decision, why=why)])
+                changed.append(entry)
         return changed
 
     def days_to_decide(self) -> tuple[int, float]:
