@@ -12,15 +12,15 @@ what is added); persona ``note``; promotion ``lesson``; guard ``lesson`` and ``d
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import SequenceMatcher, unified_diff
 from functools import partial
 from hashlib import blake2b
 from pathlib import PurePosixPath
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from fleet.app import consolidating, learning, reflecting, reviewing, starting, undoing
 from fleet.app.reviewing import Pair
@@ -28,7 +28,7 @@ from fleet.learn.corrections_md import Correction
 from fleet.learn.counting import CountedLog
 from fleet.model import names
 from fleet.model.errors import DiskError, NoError, UsageError
-from fleet.model.names import LABELS, normalise
+from fleet.model.names import LABELS
 from fleet.model.pattern import Pattern, merged
 from fleet.recall.wording import Renderer
 from fleet.reflect import inbox, memory_md, promotion
@@ -41,7 +41,7 @@ from fleet.store.lines import screened
 from fleet.store.runs import Draft, Edit, Field, Runs
 from fleet.store.workspace import Workspace
 from fleet.text.screening import one_line, readable, screen
-from fleet.text.similarity import ALIKE_MIN, Near, near
+from fleet.text.similarity import ALIKE_MIN, Near
 
 USER_FILE = "USER.md"
 _SKILL = "SKILL.md"
@@ -51,27 +51,9 @@ _BULK = "bulk"
 """Kind of the items about what is left out here: the one kind whose answers leave no run."""
 _FIELD = "inbox"
 """Name of the field of a run with its decision of an item."""
-_DIFF_LINES_MAX = 200
 _MORE = "... and "
 """Beginning of a row with the number of lines that a diff was cut by."""
 _GONE = "it waits no more where it arose: it was decided there, or is not true any more"
-_ROW_GONE = "it stands no more under Ready to Promote, or AGENTS.md says so by now"
-
-
-class _Handler(NamedTuple):
-    """Handler of a kind of item.
-
-    Attributes:
-        check: returns why the item is no longer true, or no longer new; "" where it is both.
-        approve: applies it; returns a summary, and the id of the run that can be taken back ("" for none).
-        reject: changes what a no changes beside the inbox, likewise; None for nothing.
-        diff: returns the change that a yes makes, as of now; None: the diff of the item.
-    """
-
-    check: Callable[[Workspace, Entry], str]
-    approve: Callable[[Workspace, Entry, str], tuple[str, str]]
-    reject: Callable[[Workspace, Entry], tuple[str, str]] | None = None
-    diff: Callable[[Workspace, Entry], str] | None = None
 
 
 class Listing(NamedTuple):
@@ -100,12 +82,11 @@ def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int
             refresh(workspace)
     except DiskError as why:
         workspace.warn(f"listed is what waited before; what came since is missing: {why}")
-    agents = [agent] if agent else Inboxes(workspace).agents
-    waiting = Inboxes(workspace, agents).waiting(kind)
+    boxes = Inboxes(workspace, [agent] if agent else None)
+    waiting = boxes.waiting(kind)
     shown = tuple(_as_of_now(workspace, waiting[:count] if count else waiting))
     to_state = sum(CountedLog(workspace, each).unfilled() for each in ([agent] if agent else workspace.agents_here()))
-    expired = tuple(Inboxes(workspace).dropped())
-    return Listing(shown, len(waiting), Inboxes(workspace, agents).count().since, expired, to_state)
+    return Listing(shown, len(waiting), boxes.count().since, tuple(Inboxes(workspace).dropped()), to_state)
 
 
 def _as_of_now(workspace: Workspace, entries: Iterable[Entry]) -> Iterator[Entry]:
@@ -115,97 +96,75 @@ def _as_of_now(workspace: Workspace, entries: Iterable[Entry]) -> Iterator[Entry
     for entry in entries:
         waits = pending.get((entry.agent, entry.item.key)) if entry.item.kind == "promotion" else None
         evidence = (waits.evidence, waits.why) if waits is not None else entry.item.evidence
-        yield entry._replace(item=msgspec.structs.replace(entry.item, evidence=evidence))
+        yield entry._replace(item=replace(entry.item, evidence=evidence))
 
 
 def diff_of(workspace: Workspace, entry: Entry) -> str:
     """Return the change that a yes makes, as of now."""
-    handler = _handler(entry.item)
-    return handler.diff(workspace, entry) if handler is not None and handler.diff is not None else entry.item.diff
+    return _handler(workspace, entry).diff()
 
 
-class _Refreshed(NamedTuple):
-    """Result of bringing the inbox up to date: how many items are new, and those that were dropped."""
+def refresh(workspace: Workspace, *, dry_run: bool = False) -> tuple[int, list[Entry]]:
+    """Mirror the pending decisions of other places, and drop overdue items; a dry run only counts the new ones.
 
-    new: int = 0
-    dropped: tuple[Entry, ...] = ()
-
-
-def refresh(workspace: Workspace, *, dry_run: bool = False) -> _Refreshed:
-    """Mirror the pending decisions of other places, and drop overdue items; a dry run only counts the new ones."""
+    Returns the number of new items, and those that were dropped.
+    """
     agents = workspace.agents_here()
     if not agents:
-        return _Refreshed()
+        return 0, []
     if not dry_run:
         Runs(workspace).recover()
     owner = workspace.replicas().default_agent or agents[0]
-    items_waiting = Inboxes(workspace).waiting()
+    entries = Inboxes(workspace).waiting()
+
+    def waiting(kinds: Collection[str], what: object = None) -> list[Entry]:
+        return [each for each in entries if each.item.kind in kinds and each.item.body.get("what") == what]
 
     with workspace.snapshot():
         table = [
-            (owner, PAIRS, [_pair_item(each) for each in reviewing.undecided_pairs(workspace)]),
-            (owner, {_BULK}, [_left_out_item(each) for each in reviewing.questions(workspace)]),
+            (owner, [_pair_item(each) for each in reviewing.undecided_pairs(workspace)], waiting(PAIRS)),
+            (owner, [_left_out_item(each) for each in reviewing.questions(workspace)], waiting([_BULK])),
+            (owner, consolidating.waiting(workspace), waiting(["promotion"], consolidating.WHAT)),
         ]
         for agent in agents:
             pending = AgentMemory(workspace, agent).standing().waiting
             lessons = workspace.patterns.lessons_of(each.id for each in pending)
-            table.append((agent, {"promotion"}, [_promotion_item(each, lessons.get(each.id)) for each in pending]))
-    new = 0
-    for agent, kinds, items in table:
-        mine = [each for each in items_waiting if each.agent == agent and each.item.kind in kinds]
-        entries = [each for each in mine if "what" not in each.item.body]
-        new += _mirror(workspace, agent, items, entries, dry_run=dry_run)
-    rows = [each for each in items_waiting if each.item.body.get("what") == consolidating.WHAT]
-    new += _mirror(workspace, owner, consolidating.waiting(workspace), rows, _ROW_GONE, dry_run=dry_run)
-    if dry_run:
-        return _Refreshed(new)
-    boxes = [Inbox(workspace, agent) for agent in Inboxes(workspace).agents]
-    expired = [each for box in boxes for each in box.expire(lambda entry: _has_own_words(workspace, entry))]
-    return _Refreshed(new, tuple(_without_draft(workspace, each) for each in expired))
+            theirs = [each for each in waiting(["promotion"]) if each.agent == agent]
+            table.append((agent, [_promotion_item(each, lessons.get(each.id)) for each in pending], theirs))
+    new = sum(_mirror(workspace, agent, items, known, dry_run=dry_run) for agent, items, known in table)
+    return new, [] if dry_run else list(_dropped(workspace))
 
 
-def _has_own_words(workspace: Workspace, entry: Entry) -> bool:
-    """Return whether a draft is there and no longer reads as its run wrote it: what a person wrote is never dropped."""
-    draft = _skill_draft(workspace, entry) if entry.item.kind == "skill" else b""
-    with suppress(NoError):
-        return bool(draft) and draft not in (edit.after for edit in Runs(workspace).find(entry.item.run).edits)
-    return bool(draft)
+def _dropped(workspace: Workspace) -> Iterator[Entry]:
+    """Drop the items that were shown and whose last day has passed, but for drafts that a person edited; yield them."""
+    with workspace.lock("decide"):  # nobody answers meanwhile
+        for entry in Inboxes(workspace).overdue():
+            handler = _handler(workspace, entry)
+            if not (isinstance(handler, _Skill) and handler.has_own_words()):
+                closed = _close(handler, "expired", f"its last day was {entry.last_day()}")
+                yield entry._replace(decision=closed)
 
 
-def _close(workspace: Workspace, entry: Entry, by: str, why: str) -> str:
-    """Close an item that is true or new no more, with its draft unless a person edited it; return that in words."""
+def _close(handler: "_Handler", outcome: Literal["elsewhere", "expired"], why: str, by: str = "") -> Decision:
+    """Close an item that nobody answered, with its draft unless a person edited it; return the decision."""
     did, run = "", ""
-    if entry.item.kind == "skill" and _skill_draft(workspace, entry) and not _has_own_words(workspace, entry):
-        did, run = _skill_reject(workspace, entry)  # a draft that stayed would keep the next one out
-    decision = Decision(id=entry.item.id, outcome="elsewhere", by=by, why=why, did=did, run=run)
-    Inbox(workspace, entry.agent).decide([decision])
-    return f"; {did}, and `fleet undo {run}` brings it back" if did else ". Nothing was changed"
+    if isinstance(handler, _Skill) and not handler.has_own_words():
+        did, run = handler.reject()  # a draft that stayed would keep the next one out
+    return handler.decide(Decision(id=handler.entry.item.id, outcome=outcome, by=by, why=why, did=did, run=run))
 
 
-def _without_draft(workspace: Workspace, entry: Entry) -> Entry:
-    """Remove the draft of a dropped item; return the item with that decision."""
-    if entry.item.kind != "skill" or _has_own_words(workspace, entry):
-        return entry
-    did, run = _skill_reject(workspace, entry)
-    decision = Decision(id=entry.item.id, outcome="expired", why="nobody decided it in time", did=did, run=run)
-    Inbox(workspace, entry.agent).decide([decision])
-    return entry._replace(decision=decision)
-
-
-def refresh_and_notify(workspace: Workspace) -> tuple[Entry, ...]:
+def refresh_and_notify(workspace: Workspace) -> list[Entry]:
     """Refresh the inbox, and notify subscribers of new items; return the dropped ones."""
     before = Inboxes(workspace).count().number
-    expired = refresh(workspace).dropped
+    _, dropped = refresh(workspace)
     now = Inboxes(workspace).count()
     if now.number > before:
         data = {"number": now.number, "since": now.since, "kinds": now.kinds}
         Notices(workspace).send(Notice("inbox.waiting", f"{now.number} wait for you", now.summary(), data))
-    return expired
+    return dropped
 
 
-def _mirror(
-    workspace: Workspace, agent: str, items: list[Item], entries: list[Entry], why: str = _GONE, *, dry_run: bool
-) -> int:
+def _mirror(workspace: Workspace, agent: str, items: list[Item], entries: list[Entry], *, dry_run: bool) -> int:
     """Add the items that wait elsewhere and in no agent's entry, and close the entries that wait there no more.
 
     Return the number of new ones; a dry run writes nothing.
@@ -216,7 +175,7 @@ def _mirror(
     put = Inbox(workspace, agent).put(new, dry_run=dry_run) if new else []
     expected = set[str]().union(*ids)
     for entry in (each for each in entries if each.item.id not in expected and not dry_run):
-        Inbox(workspace, entry.agent).decide([Decision(id=entry.item.id, outcome="elsewhere", why=why)])
+        Inbox(workspace, entry.agent).decide([Decision(id=entry.item.id, outcome="elsewhere", why=_GONE)])
     return sum(each.is_new for each in put)
 
 
@@ -279,12 +238,11 @@ def _find(workspace: Workspace, prefix: str) -> Entry:
 
 
 @contextmanager
-def _locked_entry(workspace: Workspace, prefix: str) -> Iterator[tuple[Entry, _Handler | None]]:
-    """Hold the lock of decisions, so that two answers do not act twice, and yield an item with its handler."""
+def _locked(workspace: Workspace, prefix: str, answer: str = "") -> Iterator["_Handler"]:
+    """Hold the lock of decisions, so that two answers do not act twice, and yield an item's handler."""
     with workspace.lock("decide"):
         Runs(workspace).recover()
-        entry = _find(workspace, prefix)
-        yield entry, _handler(entry.item)
+        yield _handler(workspace, _find(workspace, prefix), answer)
 
 
 def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> Decision:
@@ -296,36 +254,27 @@ def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> 
         NoError: there is no such item; or it is not true, or not new any more, and waits no longer.
         UsageError: an answer is missing.
     """
-    with _locked_entry(workspace, prefix) as (entry, handler):
-        id_, box = entry.item.id, Inbox(workspace, entry.agent)
-        if handler is None:
-            raise NoError(f"nothing here knows what to do with {entry.item.kind} items; {id_} waits on")
-        if why := handler.check(workspace, entry):
-            raise NoError(f"{id_} waits no longer: {why}{_close(workspace, entry, agent, why)}")
-        summary, run = handler.approve(workspace, entry, answer)
-        decision = Decision(id=id_, outcome="approved", by=agent, did=summary, run=run)
-        box.decide([decision])
-        return decision
+    with _locked(workspace, prefix, answer) as handler:
+        id_ = handler.entry.item.id
+        if why := handler.check():
+            closed = _close(handler, "elsewhere", why, agent)
+            undo = f"; {closed.did}, and `fleet undo {closed.run}` brings it back"
+            raise NoError(f"{id_} waits no longer: {why}{undo if closed.run else '. Nothing was changed'}")
+        summary, run = handler.approve()
+        return handler.decide(Decision(id=id_, outcome="approved", by=agent, did=summary, run=run))
 
 
 def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Decision:
-    """Decline an item: it does not come back, neither as it is nor in other words.
-
-    Raises:
-        NoError: there is no such item.
-    """
-    with _locked_entry(workspace, prefix) as (entry, handler):
-        summary, run = "nothing was changed but the inbox", ""
-        if handler is not None and handler.reject is not None and not handler.check(workspace, entry):
-            summary, run = handler.reject(workspace, entry)
-        if not run and entry.item.kind != _BULK:
-            with Runs(workspace).recording(entry.agent, "decide") as draft:
-                draft.summary = f"rejected {entry.item.id}"
-                draft.fields = [Field(entry.item.id, _FIELD, None, inbox.REJECTED)]
+    """Decline an item: it does not come back, as it is or in other words. Raise ``NoError`` where there is none."""
+    with _locked(workspace, prefix) as handler:
+        item = handler.entry.item
+        summary, run = _Handler.reject(handler) if handler.check() else handler.reject()
+        if not run and item.kind != _BULK:
+            with Runs(workspace).recording(handler.agent, "decide") as draft:
+                draft.summary = f"rejected {item.id}"
+                draft.fields = [Field(item.id, _FIELD, None, inbox.REJECTED)]
             run = draft.run
-        decision = Decision(id=entry.item.id, outcome="rejected", by=agent, why=why, did=summary, run=run)
-        Inbox(workspace, entry.agent).decide([decision])
-        return decision
+        return handler.decide(Decision(id=item.id, outcome="rejected", by=agent, why=why, did=summary, run=run))
 
 
 def undo(workspace: Workspace, decision: Decision) -> str:
@@ -333,84 +282,144 @@ def undo(workspace: Workspace, decision: Decision) -> str:
     if decision.run:
         undone = undoing.undo(workspace, decision.run)
         return "; ".join((*undone.did, *undone.left)) or "taken back"
-    for entry in Inboxes(workspace).entries():
-        if entry.item.id == decision.id:
-            if entry.item.kind == _BULK and decision.outcome == inbox.APPROVED:
-                return "nothing was taken back: what was taken in counts on. `fleet block` leaves a writer out"
-            if entry.item.kind == _BULK:
-                reviewing.answer(workspace, entry.agent, _body(entry, "pair"), reviewing.ASK, _COMMAND)
-            Inbox(workspace, entry.agent).decide([Decision(id=decision.id, outcome="reopened")])
+    entry = next(each for each in Inboxes(workspace).entries() if each.item.id == decision.id)
+    if entry.item.kind == _BULK:
+        if decision.outcome == inbox.APPROVED:
+            return "nothing was taken back: what was taken in counts on. `fleet block` leaves a writer out"
+        _Bulk(workspace, entry).answered(reviewing.ASK)
+    Inbox(workspace, entry.agent).decide([Decision(id=decision.id, outcome="reopened")])
     return f"{decision.id} waits again"
 
 
 # --- kinds ----------------------------------------------------------------------------------------------------------
 
 
-def _handler(item: Item) -> _Handler | None:
-    what = item.body.get("what")
-    return HANDLERS.get(f"{item.kind}:{what}") if what else HANDLERS.get(item.kind)
+class _Handler:
+    """Handler of an item. This one is of a kind that nobody here knows, and has what the others share."""
+
+    def __init__(self, workspace: Workspace, entry: Entry, answer: str = "") -> None:
+        self.workspace, self.entry, self.agent, self.answer = workspace, entry, entry.agent, answer
+
+    def check(self) -> str:
+        """Return why the item is no longer true, or no longer new; "" where it is both."""
+        return ""
+
+    def approve(self) -> tuple[str, str]:
+        """Apply the item; return a summary, and the id of the run that can be taken back ("" for none)."""
+        item = self.entry.item
+        raise NoError(f"nothing here knows what to do with {item.kind} items; {item.id} waits on")
+
+    def reject(self) -> tuple[str, str]:
+        """Change what a no changes beside the inbox, and return that likewise."""
+        return "nothing was changed but the inbox", ""
+
+    def diff(self) -> str:
+        """Return the change that a yes makes, as of now."""
+        return self.entry.item.diff
+
+    def text(self, name: str) -> str:
+        """Return a text of the item's body; "" for none."""
+        value = self.entry.item.body.get(name)
+        return value if isinstance(value, str) else ""
+
+    def decide(self, decision: Decision) -> Decision:
+        """Append a decision on the item, durable before this returns; return it."""
+        Inbox(self.workspace, self.agent).decide([decision])
+        return decision
+
+    def recorded(self, act: Callable[[], _T]) -> tuple[_T, str]:
+        """Return what an act returns, and the id of the run that it left, "" for none."""
+        known = len(self.workspace.runs)
+        result = act()
+        return result, next(reversed(self.workspace.runs[known:]), "")
+
+    def run(self, summary: str, edits: list[Edit], outcome: str = inbox.APPROVED) -> tuple[str, str]:
+        """Apply edits of files as one run. After a crash before the inbox has the decision, its check closes it."""
+        draft = Draft(summary=summary, edits=edits, fields=[Field(self.entry.item.id, _FIELD, None, outcome)])
+        run = Runs(self.workspace).fresh("decide", self.agent, draft)
+        if stale := Runs(self.workspace).apply(run):
+            raise NoError(f"{', '.join(stale)} was changed just now; nothing was done. Look at it again")
+        return summary, run.id
+
+    def check_shown(self, summary: str, title: str, rows: Sequence[str]) -> None:
+        """Let a plan wait anew, as it is now, where it has changes that nobody was shown; raise ``NoError`` then."""
+        item, diff = self.entry.item, screened("\n".join(rows))
+        # What stands in brackets behind a change is its reason, as that a note is 90 days old: it differs each day.
+        shown, now = ({re.sub(r" \([^()]*\)$", "", row) for row in each.splitlines()} for each in (item.diff, diff))
+        is_seen = {row for row in now if not row.startswith(_MORE)} <= shown
+        if is_seen and _number_cut(now) <= _number_cut(shown):
+            return
+        why = "there is more to change by now than was shown"
+        self.decide(Decision(id=item.id, outcome="elsewhere", why=why))
+        anew = replace(item, title=title, evidence=(summary, *item.evidence[-1:]), diff=diff)
+        [put] = Inbox(self.workspace, self.agent).put([anew])
+        raise NoError(f"nothing was changed: {why}. {put.id} waits anew: fleet inbox")
 
 
-def _body(entry: Entry, name: str) -> str:
-    value = entry.item.body.get(name)
-    return value if isinstance(value, str) else ""
+def _number_cut(rows: Iterable[str]) -> int:
+    """Return the number of lines that a diff was cut by, as its last row has it; 0 for a whole one."""
+    numbers = (re.match(r"[\d,]+", row.removeprefix(_MORE)) for row in rows if row.startswith(_MORE))
+    return sum(int(match[0].replace(",", "")) for match in numbers if match)
 
 
-def _recorded(workspace: Workspace, act: Callable[[], _T], *kinds: str) -> tuple[_T, str]:
-    """Return what an act returns, and the id of the run of one of these kinds that it left, "" for none."""
-    known = len(workspace.runs)
-    result = act()
-    return result, next((run for run in reversed(workspace.runs[known:]) if run.split("-")[0] in kinds), "")
+class _Skill(_Handler):
+    @property
+    def path(self) -> str:
+        return self.workspace.current_path(self.text("draft"))
 
+    def draft(self) -> bytes:
+        """Return the draft as it is now, a person's changes included; b"" where it is gone, or no draft of the agent's.
 
-def _run(
-    workspace: Workspace, entry: Entry, summary: str, edits: list[Edit], outcome: str = inbox.APPROVED
-) -> tuple[str, str]:
-    """Apply edits of files as one run. After a crash before the inbox has the decision, its check closes the item."""
-    draft = Draft(summary=summary, edits=edits, fields=[Field(entry.item.id, _FIELD, None, outcome)])
-    run = Runs(workspace).fresh("decide", entry.agent, draft)
-    if stale := Runs(workspace).apply(run):
-        raise NoError(f"{', '.join(stale)} was changed just now; nothing was done. Look at it again")
-    return summary, run.id
+        An inbox that came along, in a repository perhaps, must not have another file read.
+        """
+        parts = PurePosixPath(self.path).parts
+        above = PurePosixPath(self.workspace.own_path(self.agent, "skills")).parts
+        if parts[: len(above)] != above or ".." in parts or parts[-1] != _SKILL:
+            return b""
+        return self.workspace.files.read(self.workspace.root.joinpath(*parts))
 
+    def has_own_words(self) -> bool:
+        """Return whether the draft is there and no longer reads as its run wrote it: a person's words are kept."""
+        known: list[bytes | None] = [b""]
+        with suppress(NoError):
+            known += [edit.after for edit in Runs(self.workspace).find(self.entry.item.run).edits]
+        return self.draft() not in known
 
-def _skill_draft(workspace: Workspace, entry: Entry) -> bytes:
-    """Return the draft as it is now, a person's changes included; b"" where it is gone, or no draft of the agent's.
+    def check(self) -> str:
+        draft, target, before = self.draft(), self.text("target"), self.text("before")
+        if PurePosixPath(target).name != _SKILL:
+            return f"{target[:80]!r} is no place for a skill"
+        if not draft.strip():
+            return f"its draft {self.path} is gone, or taken in already"
+        now = self.workspace.files.read(self.workspace.root / target)
+        if now == draft:
+            return f"{target} reads so already"
+        if now and not before:
+            return f"{target} is there by now, and a skill is never overwritten"
+        if before and screened(now.decode("utf-8", "replace")) != before:
+            return f"{target} was changed since this was proposed"
+        return ""
 
-    An inbox that came along, in a repository perhaps, must not have another file read.
-    """
-    parts = PurePosixPath(_draft_path(workspace, entry)).parts
-    above = PurePosixPath(workspace.own_path(entry.agent, "skills")).parts
-    if parts[: len(above)] != above or ".." in parts or parts[-1] != _SKILL:
-        return b""
-    return workspace.files.read(workspace.root.joinpath(*parts))
+    def approve(self) -> tuple[str, str]:
+        page, draft = Runs(self.workspace).page(self.text("target")), self.draft()
+        # A draft that stayed would keep the next addition out.
+        edits = [page.to(_skill_page(page.before or b"", draft)), Edit(self.path, draft, None)]
+        return self.run(f"wrote {page.path}", edits)
 
+    def reject(self) -> tuple[str, str]:
+        if not (draft := self.draft()):
+            return "its draft was gone already", ""
+        return self.run(f"removed the draft {self.path}", [Edit(self.path, draft, None)], inbox.REJECTED)
 
-def _draft_path(workspace: Workspace, entry: Entry) -> str:
-    return workspace.current_path(_body(entry, "draft"))
-
-
-def _skill_check(workspace: Workspace, entry: Entry) -> str:
-    draft, target = _skill_draft(workspace, entry), _body(entry, "target")
-    if PurePosixPath(target).name != _SKILL:
-        return f"{target[:80]!r} is no place for a skill"
-    if not draft.strip():
-        return f"its draft {_draft_path(workspace, entry)} is gone, or taken in already"
-    now, before = workspace.files.read(workspace.root / target), _body(entry, "before")
-    if now == draft:
-        return f"{target} reads so already"
-    if now and not before:
-        return f"{target} is there by now, and a skill is never overwritten"
-    if before and screened(now.decode("utf-8", "replace")) != before:
-        return f"{target} was changed since this was proposed"
-    return ""
-
-
-def _skill_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    page, draft = Runs(workspace).page(_body(entry, "target")), _skill_draft(workspace, entry)
-    # A draft that stayed would keep the next addition out.
-    edits = [page.to(_skill_page(page.before or b"", draft)), Edit(_draft_path(workspace, entry), draft, None)]
-    return _run(workspace, entry, f"wrote {page.path}", edits)
+    def diff(self) -> str:
+        target, draft = self.text("target"), self.draft()
+        if not draft.strip():
+            return ""
+        now = self.workspace.files.read(self.workspace.root / target)
+        pages = (now, _skill_page(now, draft))
+        before, after = (each.decode("utf-8", "replace").splitlines() for each in pages)
+        rows = unified_diff(before, after, target if now else "/dev/null", target, lineterm="")
+        return "\n".join(rows)
 
 
 def _skill_page(now: bytes, draft: bytes) -> bytes:
@@ -423,228 +432,197 @@ def _skill_page(now: bytes, draft: bytes) -> bytes:
     return page
 
 
-def _skill_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
-    path = _draft_path(workspace, entry)
-    draft = _skill_draft(workspace, entry)
-    if not draft:
-        return "its draft was gone already", ""
-    return _run(workspace, entry, f"removed the draft {path}", [Edit(path, draft, None)], inbox.REJECTED)
+class _OfLesson(_Handler):
+    @property
+    def lesson(self) -> str:
+        return self.text("lesson")
+
+    def check(self) -> str:
+        lesson = next(iter(self.workspace.patterns.some([self.lesson])), None)
+        is_known = lesson is not None and lesson.is_present
+        return "" if is_known else f"{self.lesson} is retired, or not known here"
 
 
-def _skill_diff(workspace: Workspace, entry: Entry) -> str:
-    target, draft = _body(entry, "target"), _skill_draft(workspace, entry)
-    if not draft.strip():
-        return ""
-    now = workspace.files.read(workspace.root / target)
-    pages = (now, _skill_page(now, draft))
-    before, after = (each.decode("utf-8", "replace").splitlines() for each in pages)
-    rows = unified_diff(before, after, target if now else "/dev/null", target, lineterm="")
-    return "\n".join(list(rows)[:_DIFF_LINES_MAX])
+class _Promotion(_OfLesson):
+    def check(self) -> str:
+        if self.lesson in AgentMemory(self.workspace, self.agent).standing().lessons:
+            return f"{self.lesson} stands in the memory already"
+        return super().check()
+
+    def approve(self) -> tuple[str, str]:
+        (promoted, _), run = self.recorded(partial(reflecting.promote, self.workspace, self.agent, self.lesson))
+        return f"{promoted.id} is in {self.agent}'s memory", run
+
+    def reject(self) -> tuple[str, str]:
+        (demoted, _), run = self.recorded(partial(reflecting.demote, self.workspace, self.agent, self.lesson))
+        return f"{demoted} stays out of {self.agent}'s memory", run
+
+    def diff(self) -> str:
+        lessons = reflecting.records_of(self.workspace, self.agent, Weighing(self.workspace).last_clusters())
+        if (lesson := lessons.lesson(self.lesson)) is None:
+            return super().diff()
+        weighed = merged(lessons.wordings(lesson.id) or [lesson], lesson)  # all wordings are evidence for its own words
+        counts = {"totals": weighed.totals, "parts": weighed.parts, "loggers": weighed.loggers}
+        return f"+ {Renderer().lesson(replace(lesson, **counts))}"
 
 
-def _lesson_check(workspace: Workspace, entry: Entry) -> str:
-    lesson = next(iter(workspace.patterns.some([_body(entry, "lesson")])), None)
-    if lesson is None or not lesson.is_present:
-        return f"{_body(entry, 'lesson')} is retired, or not known here"
-    return ""
+class _Guard(_OfLesson):
+    def approve(self) -> tuple[str, str]:
+        act = partial(starting.Guards(self.workspace).decide, self.lesson, self.text("decision") or "ask")
+        guard, run = self.recorded(act)
+        return f"{guard.id} guards {guard.trigger}: {guard.decision}", run
 
 
-def _promotion_check(workspace: Workspace, entry: Entry) -> str:
-    memory = AgentMemory(workspace, entry.agent).standing()
-    if _body(entry, "lesson") in memory.lessons:
-        return f"{_body(entry, 'lesson')} stands in the memory already"
-    return _lesson_check(workspace, entry)
+class _Row(_Handler):
+    def check(self) -> str:
+        is_there = any(each.key == self.entry.item.key for each in consolidating.waiting(self.workspace))
+        return "" if is_there else "it stands no more under Ready to Promote, or AGENTS.md says so by now"
+
+    def approve(self) -> tuple[str, str]:
+        run = consolidating.decide(self.workspace, self.agent, self.entry.item.body, is_yes=True)
+        return f"{self.text('item')} is in AGENTS.md", run
+
+    def reject(self) -> tuple[str, str]:
+        run = consolidating.decide(self.workspace, self.agent, self.entry.item.body, is_yes=False)
+        return f"{self.text('item')} is suggested no more", run
 
 
-def _promotion_diff(workspace: Workspace, entry: Entry) -> str:
-    lessons = reflecting.records_of(workspace, entry.agent, Weighing(workspace).last_clusters())
-    if (lesson := lessons.lesson(_body(entry, "lesson"))) is None:
-        return entry.item.diff
-    weighed = merged(lessons.wordings(lesson.id) or [lesson], lesson)  # all wordings are evidence for its own words
-    counts = {"totals": weighed.totals, "parts": weighed.parts, "loggers": weighed.loggers}
-    return f"+ {Renderer().lesson(msgspec.structs.replace(lesson, **counts))}"
+class _Merge(_Handler):
+    yes, no = reviewing.SAME, reviewing.DIFFERENT
 
+    def check(self) -> str:
+        ids = set(self.text("pair").split(":"))
+        if any({each.one.id, each.other.id} == ids for each in reviewing.undecided_pairs(self.workspace)):
+            return ""
+        return "it is no pair any more: it was decided, or one of the lessons changed"
 
-def _promotion_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    lesson = _body(entry, "lesson")
-    (promoted, _), run = _recorded(workspace, lambda: reflecting.promote(workspace, entry.agent, lesson), "promote")
-    return f"{promoted.id} is in {entry.agent}'s memory", run
+    def approve(self) -> tuple[str, str]:
+        return self.answered(self.yes)
 
+    def reject(self) -> tuple[str, str]:
+        return self.answered(self.no)
 
-def _promotion_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
-    lesson = _body(entry, "lesson")
-    (demoted, _), run = _recorded(workspace, lambda: reflecting.demote(workspace, entry.agent, lesson), "demote")
-    return f"{demoted} stays out of {entry.agent}'s memory", run
-
-
-def _row_check(workspace: Workspace, entry: Entry) -> str:
-    keys = {each.key for each in consolidating.waiting(workspace)}
-    return "" if entry.item.key in keys else _ROW_GONE
-
-
-def _row_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    run = consolidating.decide(workspace, entry.agent, entry.item.body, is_yes=True)
-    return f"{_body(entry, 'item')} is in AGENTS.md", run
-
-
-def _row_reject(workspace: Workspace, entry: Entry) -> tuple[str, str]:
-    run = consolidating.decide(workspace, entry.agent, entry.item.body, is_yes=False)
-    return f"{_body(entry, 'item')} is suggested no more", run
-
-
-def _guard_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    lesson, decision = _body(entry, "lesson"), _body(entry, "decision") or "ask"
-    guard, run = _recorded(workspace, lambda: starting.Guards(workspace).decide(lesson, decision), "guard")
-    return f"{guard.id} guards {guard.trigger}: {guard.decision}", run
-
-
-def _pair_check(workspace: Workspace, entry: Entry) -> str:
-    ids = set(_body(entry, "pair").split(":"))
-    if any({each.one.id, each.other.id} == ids for each in reviewing.undecided_pairs(workspace)):
-        return ""
-    return "it is no pair any more: it was decided, or one of the lessons changed"
-
-
-def _answering(answer: str) -> Callable[..., tuple[str, str]]:
-    """Return a handler that gives this answer to a pair, or to a question about what is left out here."""
-
-    def answered(workspace: Workspace, entry: Entry, _answer: str = "") -> tuple[str, str]:
-        act = partial(reviewing.answer, workspace, entry.agent, _body(entry, "pair"), answer, _COMMAND)
-        (_, summary), run = _recorded(workspace, act, "merge", "retire", "decide")
+    def answered(self, answer: str) -> tuple[str, str]:
+        """Give this answer to the pair, or to the question about what is left out here."""
+        act = partial(reviewing.answer, self.workspace, self.agent, self.text("pair"), answer, _COMMAND)
+        (_, summary), run = self.recorded(act)
         return summary, run
 
-    return answered
+
+class _Contradiction(_Merge):
+    no = reviewing.BOTH
+
+    def approve(self) -> tuple[str, str]:
+        if self.answer not in (reviewing.FIRST, reviewing.SECOND):
+            raise UsageError(
+                f"{self.entry.item.id} asks which of the two holds: --answer first or --answer second; to reject it "
+                "says that both do, each in its own context. Nothing was changed"
+            )
+        ids, pairs = self.text("pair").split(":"), reviewing.undecided_pairs(self.workspace)
+        pair = next(each for each in pairs if {each.one.id, each.other.id} == set(ids))
+        is_as_shown = pair.one.id == ids[0]  # whatever the order there
+        is_first = (self.answer == reviewing.FIRST) == is_as_shown
+        return self.answered(reviewing.FIRST if is_first else reviewing.SECOND)
 
 
-def _contradiction_approve(workspace: Workspace, entry: Entry, answer: str) -> tuple[str, str]:
-    if answer not in (reviewing.FIRST, reviewing.SECOND):
-        raise UsageError(
-            f"{entry.item.id} asks which of the two holds: --answer first or --answer second; to reject it says that "
-            "both do, each in its own context. Nothing was changed"
-        )
-    ids = _body(entry, "pair").split(":")
-    pair = next(each for each in reviewing.undecided_pairs(workspace) if {each.one.id, each.other.id} == set(ids))
-    is_first = (answer == reviewing.FIRST) == (pair.one.id == ids[0])  # as it is shown, whatever the order there
-    return _answering(reviewing.FIRST if is_first else reviewing.SECOND)(workspace, entry)
+class _Bulk(_Merge):
+    yes, no = reviewing.TAKE, reviewing.LEAVE
+
+    def check(self) -> str:
+        is_there = any(each.name == self.text("pair") for each in reviewing.questions(self.workspace))
+        return "" if is_there else "nothing of it waits any more"
 
 
-def _bulk_check(workspace: Workspace, entry: Entry) -> str:
-    is_there = any(each.name == _body(entry, "pair") for each in reviewing.questions(workspace))
-    return "" if is_there else "nothing of it waits any more"
+class _Candidate(_Handler):
+    def check(self) -> str:
+        lessons = self.workspace.patterns.candidates(self.text("pattern"))
+        known = Near.same(self.text("pattern"), list(lessons.items()), ALIKE_MIN)
+        return f"it is known by now, as {known.id}: {known.text}" if known is not None else ""
+
+    def approve(self) -> tuple[str, str]:
+        texts = {name: self.text(name) for name in ("wrong", "right", "pattern", "category", "trigger")}
+        source, tags = self.text("source") or "a reflection, approved by a person", self.entry.item.body.get("tags", [])
+        tags = tuple(str(tag) for tag in tags) if isinstance(tags, list) else ()
+        correction = Correction(**texts, source=source, tags=tags)
+        act = partial(learning.correct, self.workspace, self.agent, correction, session=self.entry.item.session)
+        logged, run = self.recorded(act)
+        return f"logged {logged.id}: {logged.text}", run
 
 
-def _candidate_check(workspace: Workspace, entry: Entry) -> str:
-    pattern = _body(entry, "pattern")
-    lessons = list(workspace.patterns.candidates(pattern).items())
-    for close in near(pattern, lessons, len(lessons) or 1):
-        if normalise(close.text) == normalise(pattern) or (close.score >= ALIKE_MIN and not close.differs):
-            return f"it is known by now, as {close.id}: {close.text}"
-    return ""
+class _Note(_Handler):
+    def check(self) -> str:
+        path, added, _ = self.edited()
+        return "" if added else f"{path} says so already"
+
+    def approve(self) -> tuple[str, str]:
+        path, added, edits = self.edited()
+        return self.run(f"{path} has it now: {'; '.join(added)}", edits)
+
+    def edited(self) -> tuple[str, Sequence[str], list[Edit]]:
+        """Return the file that the note goes into, the lines that are new there, and the edits."""
+        from fleet.app.writing import archive_edits  # 8 ms that a sync, which only gathers what waits, need not spend
+
+        peer, note, day = self.text("peer"), screen(self.text("note")).text, self.workspace.wall()[:10]
+        path = self.workspace.own_path(self.agent, memory_md.USER_MODEL if peer else memory_md.FILE_NAME)
+        page = Runs(self.workspace).page(path)
+        if peer:
+            after, rows = memory_md.UserModel(page.before or b"").with_observed({peer: (note,)}, day)
+            return path, rows, [page.to(after)]
+        noted = memory_md.Notes(page.before or b"").with_more([note], day, self.agent)
+        return path, noted.added, [page.to(noted.page), *archive_edits(self.workspace, self.agent, noted.archived)]
 
 
-def _candidate_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    texts = {name: _body(entry, name) for name in ("wrong", "right", "pattern", "category", "trigger")}
-    source, tags = _body(entry, "source") or "a reflection, approved by a person", entry.item.body.get("tags", [])
-    tags = tuple(str(tag) for tag in tags) if isinstance(tags, list) else ()
-    correction = Correction(**texts, source=source, tags=tags)
-    logged, run = _recorded(
-        workspace,
-        lambda: learning.correct(workspace, entry.agent, correction, session=entry.item.session),
-        "correct",
-    )
-    return f"logged {logged.id}: {logged.text}", run
+class _Persona(_Note):
+    def edited(self) -> tuple[str, Sequence[str], list[Edit]]:
+        path = self.workspace.own_path(self.agent, USER_FILE)
+        note = readable(self.text("note") or self.entry.item.title)
+        page = Runs(self.workspace).page(path)
+        lines = enumerate(page.text.splitlines())
+        rows = [(str(index), row.lstrip("-*0123456789: ")) for index, row in lines if row.strip()]
+        if Near.same(note, rows, ALIKE_MIN) is not None:
+            return path, (), []
+        row, gap = f"- {self.workspace.wall()[:10]}: {note}", "" if not page.text or page.text.endswith("\n") else "\n"
+        return path, [row], [page.to(f"{page.text}{gap}{row}\n")]
 
 
-def _tidy_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    """Put a notebook in order as it is now, by a fresh plan of any size, if that is the one that was shown."""
-    from fleet.app import tidying  # 6 ms that a sync, which only gathers what waits, need not spend
-
-    fresh = tidying.tidy(workspace, entry.agent, Mode.ALWAYS, dry_run=True)
-    _check_shown(workspace, entry, fresh.report.summary(), *fresh.question(entry.agent))
-    tidied = tidying.tidy(workspace, entry.agent, Mode.ALWAYS, is_capped=False)
-    return tidied.report.summary(), tidied.run
-
-
-def _number_cut(rows: Iterable[str]) -> int:
-    """Return the number of lines that a diff was cut by, as its last row has it; 0 for a whole one."""
-    numbers = (re.match(r"[\d,]+", row.removeprefix(_MORE)) for row in rows if row.startswith(_MORE))
-    return sum(int(match[0].replace(",", "")) for match in numbers if match)
+class _Consolidation(_Handler):
+    def approve(self) -> tuple[str, str]:
+        """Consolidate the daily logs by a fresh plan of any size, if that is the one that was shown."""
+        fresh = consolidating.consolidate(self.workspace, self.agent, force=True, dry_run=True)
+        self.check_shown(fresh.summary(), *fresh.question())
+        consolidated = consolidating.consolidate(self.workspace, self.agent, force=True)
+        return consolidated.summary(), consolidated.run
 
 
-def _check_shown(workspace: Workspace, entry: Entry, summary: str, title: str, rows: Sequence[str]) -> None:
-    """Let a plan wait anew, as it is now, where it has changes that nobody was shown; raise ``NoError`` then."""
-    diff, box = screened("\n".join(rows)), Inbox(workspace, entry.agent)
-    # What stands in brackets behind a change is its reason, as that a note is 90 days old: it differs each day.
-    shown, now = ({re.sub(r" \([^()]*\)$", "", row) for row in each.splitlines()} for each in (entry.item.diff, diff))
-    is_seen = {row for row in now if not row.startswith(_MORE)} <= shown
-    if is_seen and _number_cut(now) <= _number_cut(shown):
-        return
-    box.decide([Decision(id=entry.item.id, outcome="elsewhere", why="there is more to change by now than was shown")])
-    evidence = (summary, *entry.item.evidence[-1:])
-    [put] = box.put([msgspec.structs.replace(entry.item, title=title, evidence=evidence, diff=diff)])
-    raise NoError(
-        f"nothing was changed: there is more to change by now than was shown. {put.id} waits anew: fleet inbox"
-    )
+class _Tidying(_Handler):
+    def approve(self) -> tuple[str, str]:
+        """Put a notebook in order, likewise."""
+        from fleet.app import tidying  # 6 ms, as above
+
+        fresh = tidying.tidy(self.workspace, self.agent, Mode.ALWAYS, dry_run=True)
+        self.check_shown(fresh.report.summary(), *fresh.question(self.agent))
+        tidied = tidying.tidy(self.workspace, self.agent, Mode.ALWAYS, is_capped=False)
+        return tidied.report.summary(), tidied.run
 
 
-def _note_check(workspace: Workspace, entry: Entry) -> str:
-    path, added, _ = _with_note(workspace, entry)
-    return "" if added else f"{path} says so already"
-
-
-def _note_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    path, added, edits = _with_note(workspace, entry)
-    return _run(workspace, entry, f"{path} has it now: {'; '.join(added)}", edits)
-
-
-def _with_note(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], list[Edit]]:
-    """Return the file that a note goes into, the lines that are new there, and the edits."""
-    if entry.item.kind == "persona":
-        return _with_persona(workspace, entry)
-    from fleet.app.writing import archive_edits  # 8 ms, as above
-
-    peer, note, day = _body(entry, "peer"), screen(_body(entry, "note")).text, workspace.wall()[:10]
-    path = workspace.own_path(entry.agent, memory_md.USER_MODEL if peer else memory_md.FILE_NAME)
-    page = Runs(workspace).page(path)
-    if peer:
-        after, rows = memory_md.UserModel(page.before or b"").with_observed({peer: (note,)}, day)
-        return path, rows, [page.to(after)]
-    noted = memory_md.Notes(page.before or b"").with_more([note], day, entry.agent)
-    return path, noted.added, [page.to(noted.page), *archive_edits(workspace, entry.agent, noted.archived)]
-
-
-def _with_persona(workspace: Workspace, entry: Entry) -> tuple[str, Sequence[str], list[Edit]]:
-    path, note = workspace.own_path(entry.agent, USER_FILE), readable(_body(entry, "note") or entry.item.title)
-    page = Runs(workspace).page(path)
-    lines = enumerate(page.text.splitlines())
-    rows = [(str(index), row.lstrip("-*0123456789: ")) for index, row in lines if row.strip()]
-    if Near.same(note, rows, ALIKE_MIN) is not None:
-        return path, (), []
-    row, gap = f"- {workspace.wall()[:10]}: {note}", "" if not page.text or page.text.endswith("\n") else "\n"
-    return path, [row], [page.to(f"{page.text}{gap}{row}\n")]
-
-
-def _consolidate_approve(workspace: Workspace, entry: Entry, _answer: str) -> tuple[str, str]:
-    """Consolidate the daily logs as they are now, by a fresh plan of any size, if that is the one that was shown."""
-    fresh = consolidating.consolidate(workspace, entry.agent, force=True, dry_run=True)
-    _check_shown(workspace, entry, fresh.summary(), *fresh.question())
-    consolidated = consolidating.consolidate(workspace, entry.agent, force=True)
-    return consolidated.summary(), consolidated.run
-
-
-HANDLERS: dict[str, _Handler] = {
-    "skill": _Handler(_skill_check, _skill_approve, _skill_reject, _skill_diff),
-    "persona": _Handler(_note_check, _note_approve),
-    "promotion": _Handler(_promotion_check, _promotion_approve, _promotion_reject, _promotion_diff),
-    "guard": _Handler(_lesson_check, _guard_approve),
-    _BULK: _Handler(_bulk_check, _answering(reviewing.TAKE), _answering(reviewing.LEAVE)),
-    "merge": _Handler(_pair_check, _answering(reviewing.SAME), _answering(reviewing.DIFFERENT)),
-    "contradiction": _Handler(_pair_check, _contradiction_approve, _answering(reviewing.BOTH)),
-    "candidate": _Handler(_candidate_check, _candidate_approve),
-    f"promotion:{consolidating.WHAT}": _Handler(_row_check, _row_approve, _row_reject),
-    "plan:consolidate": _Handler(lambda *_: "", _consolidate_approve),
-    "plan:tidy": _Handler(lambda *_: "", _tidy_approve),
-    "candidate:note": _Handler(_note_check, _note_approve),
-    "candidate:person": _Handler(_note_check, _note_approve),
+HANDLERS: dict[str, type[_Handler]] = {
+    "skill": _Skill,
+    "persona": _Persona,
+    "promotion": _Promotion,
+    "guard": _Guard,
+    "merge": _Merge,
+    "contradiction": _Contradiction,
+    _BULK: _Bulk,
+    "candidate": _Candidate,
+    "candidate:note": _Note,
+    "candidate:person": _Note,
+    f"promotion:{consolidating.WHAT}": _Row,
+    "plan:consolidate": _Consolidation,
+    "plan:tidy": _Tidying,
 }
 """Handler of each kind of item, or kind and ``what``."""
+
+
+def _handler(workspace: Workspace, entry: Entry, answer: str = "") -> _Handler:
+    kind, what = entry.item.kind, entry.item.body.get("what")
+    return HANDLERS.get(f"{kind}:{what}" if what else kind, _Handler)(workspace, entry, answer)

@@ -33,13 +33,7 @@ _DENIED = r"(?i)\b(?:never|don'?t|do not|not|avoid|instead of|rather than|withou
 
 
 class _WrittenObservation(NamedTuple):
-    """Observation that was written.
-
-    Attributes:
-        path: the file, relative to the project's root.
-        is_cut: it was too long for one line.
-        is_directive: it reads as a directive: kept as data, and never promoted by itself.
-    """
+    """Observation that was written, and its file; whether it was cut to one line, and reads as a directive."""
 
     path: str
     line: str

@@ -99,8 +99,7 @@ def promote_logged(
 ) -> tuple[str, int]:
     """Promote a lesson at once if what was just logged or merged makes it due.
 
-    Returns the memory's path, or "", and the number of the lesson's occurrences in all wordings; 0: nobody compared
-    them.
+    Returns the memory's path, or "", and the number of the lesson's occurrences in all wordings; 0: not compared.
 
     ``near``: ids of lessons that may say the same in other words.
     """
@@ -143,8 +142,8 @@ def _whole(lessons: Lessons, pattern_id: str, agent: str) -> Pattern | None:
 def promote_all(workspace: Workspace) -> list[Due]:
     """Bring each agent's memory here up to date; return what entered.
 
-    Lessons with enough evidence enter, those that the clan retired leave, and exposures are counted. Each log has been
-    counted before. A failure with one agent's memory is a warning: lessons are safe, and the next sync tries again.
+    Lessons with enough evidence enter, those that the clan retired leave, and exposures are counted. A failure with one
+    agent's memory is a warning: lessons are safe, and the next sync tries again.
     """
     promoted: list[Due] = []
     if workspace.is_read_only:
@@ -180,19 +179,17 @@ def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
 
 def _promising(writer: Writer, lessons: Lessons, changed: Sequence[str], *, is_all: bool) -> list[Pattern]:
     workspace, agent = writer.workspace, writer.agent
-    lessons_found = {
-        each.id: each for source in sources(workspace, agent) for each in source.best("evidence", _PROMISING)
-    }
+    best = (each for source in sources(workspace, agent) for each in source.best("evidence", _PROMISING))
+    found = {each.id: each for each in best}
     if not is_all:
         waiting, least = AgentMemory(workspace, agent).waiting(), workspace.config.promotion.least_seen
         some = workspace.patterns.lessons_of([*(each.id for each in waiting), *changed]).values()
-        lessons_found |= {each.id: each for each in some if each.count("seen") >= least}
+        found |= {each.id: each for each in some if each.count("seen") >= least}
     for group in lessons.clusters.groups:
         if (lesson := _whole(lessons, group[0], agent)) is not None:
-            lessons_found = {each: one for each, one in lessons_found.items() if each not in group} | {
-                lesson.id: lesson
-            }
-    return list(lessons_found.values())
+            found = {each: one for each, one in found.items() if each not in group}
+            found[lesson.id] = lesson
+    return list(found.values())
 
 
 def _promote_due(writer: Writer, patterns: Sequence[Pattern], lessons: Lessons, *, is_all: bool = False) -> Outcome:

@@ -11,7 +11,6 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -41,26 +40,19 @@ from fleet.text.signals import objections
 
 KIND = "reflect"
 RULES = "rules"
-_COMPLETE = "reflection.complete"
-"""Event of a pass that ended."""
 _HOST_CHOICE = "reflector"
 """Key in ``local.db``: the reflector that a person here chose."""
-_DRAWN_MAX = 200
 _DRAWN_SHOWN_MAX = 40
 _DRAWN_CHARS_MAX = 600
 _KNOWN_MAX = 20
 _DAY_MS = 86_400_000
-_NOT_AGREED = "nobody on this machine agreed to {}"
 
 
 class ReflectResult(NamedTuple):
     """Result of one reflection on a session, named by its host's id.
 
-    Attributes:
-        record: as it is kept, or of a dry run would be; None where nothing was done, for the reason in ``why``.
-        plan: None where there was none.
-        is_deferred: it waits for a later day.
-        stands: the supported part of the reflection that stands, of this pass or an earlier one, and its run.
+    ``record``: as it is kept, or of a dry run would be; None where nothing was done, for the reason in ``why``.
+    ``stands``: the supported part of the reflection that stands, of this pass or an earlier one, and its run.
     """
 
     session: str
@@ -78,15 +70,6 @@ class ReflectResult(NamedTuple):
         return self.why or (self.record.summary() if self.record is not None else "nothing was done")
 
 
-class _EndedSession(NamedTuple):
-    """Session that is due: its id, its agent and its transcript; whether an earlier pass was interrupted."""
-
-    session: str
-    agent: str
-    path: str
-    is_resumed: bool = False
-
-
 class _PastSession(NamedTuple):
     """Past session without a reflection: its transcript, the approximate tokens of its digest, and its time."""
 
@@ -97,10 +80,7 @@ class _PastSession(NamedTuple):
 
 
 class _History(NamedTuple):
-    """Past sessions: those without a reflection, oldest first; the number of the others; why some are unreadable.
-
-    ``usd``: maximal cost of reflections on those without one; 0 for the rules.
-    """
+    """Past sessions: those without a reflection, the number of the others, maximal cost, and what is unreadable."""
 
     waiting: list[_PastSession]
     done: int
@@ -108,18 +88,14 @@ class _History(NamedTuple):
     troubles: list[str]
 
 
-# --- the reflector--------------------------------------------------------------------------------------------------
+# --- the reflector --------------------------------------------------------------------------------------------------
 
 
 class Choice:
     """Reflector of this machine and its cost, by ``fleet.toml``, the environment, and a person's yes.
 
-    Attributes:
-        settings: ``[reflect]``, overridden by the environment.
-        named: the reflector of ``fleet.toml``; the host's model that a person chose here where that names none, or one
-            that nobody here agreed to.
-        trouble: why no model can be asked here and now, so that sessions wait: limits of the environment that nobody
-            can read, or a program that is not on the PATH; "" for none.
+    ``named``: the reflector of ``fleet.toml``; where that names none that is agreed to, the model that was chosen here.
+    ``trouble``: why no model can be asked here and now, so that sessions wait; "" for none.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -132,15 +108,15 @@ class Choice:
         if chosen in reflection.CLIENTS and is_free:
             self.named = chosen
         program = next(iter(self.settings.command), "") if self.named == "command" else self.named
-        if (
-            self.named not in (RULES, "endpoint")
-            and self._is_agreed(self.named)
-            and program
-            and os.sep not in program
-            and not shutil.which(program)
-        ):
+        is_run = self.named not in (RULES, "endpoint") and self._is_agreed(self.named)
+        if is_run and program and os.sep not in program and not shutil.which(program):
             self.trouble = self.trouble or f"{program} is not on the PATH"
         self._offered = self.named if configured.reflector == RULES else configured.reflector
+
+    @property
+    def reflector(self) -> str:
+        """The reflector that is asked: the rules where nobody on this machine agreed to the named one."""
+        return RULES if self.unagreed() else self.named
 
     @property
     def is_open(self) -> bool:
@@ -177,55 +153,63 @@ class Choice:
         return new
 
     def _consented(self, reflector: str) -> str:
-        """Return the text that a person agrees to: where a session goes, and its cost where that was raised."""
-        cost = self._raised_cost()
+        """Return the text that a person agrees to: where a session goes, and the caps where one was raised."""
+        caps, usual = self._workspace.config.reflect, Reflect()
+        is_raised = caps.max_usd > usual.max_usd or caps.daily_usd > usual.daily_usd
+        cost = f" for at most ${caps.max_usd:g} a session and ${caps.daily_usd:g} a day" if is_raised else ""
         if reflector == "command":
             return f"command {json.dumps(self.settings.command)}{cost}"
         if reflector == "endpoint":
             return f"endpoint {self.settings.api} {self.settings.url} {self.settings.key_env}{cost}"
         return f"{reflector}{cost}"
 
-    def _raised_cost(self) -> str:
-        """Return the caps of ``fleet.toml`` where one is above its default; "" otherwise."""
-        caps, usual = self._workspace.config.reflect, Reflect()
-        if caps.max_usd <= usual.max_usd and caps.daily_usd <= usual.daily_usd:
-            return ""
-        return f" for at most ${caps.max_usd:g} a session and ${caps.daily_usd:g} a day"
+    @property
+    def why_deferred(self) -> str:
+        """Why a session has to wait: for a mend, or for a day whose cap has room."""
+        if self.trouble:
+            return self.trouble
+        most, cap = self.settings.max_usd, self.settings.daily_usd
+        later = "it runs on a later day (UTC)" if most <= cap else "no day has; raise daily_usd, or lower max_usd"
+        return f"the day's cap of ${cap:g} leaves no room for ${most:g}: {later}"
+
+    def deferred(self, session: str) -> ReflectResult:
+        """Return the result of a session that has to wait."""
+        return ReflectResult(session, why=f"deferred: {self.why_deferred}", is_deferred=True)
 
 
 def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
     """Yield the findings of ``fleet doctor`` about reflection: the reflector, the day's cost, rejected answers."""
     choice = Choice(workspace)
-    allowed, named = choice.settings, choice.unagreed()
-    spent = records.spent(workspace, workspace.wall()[:10])
-    summary = f"by {choice.named}; today ${spent:.2f} of ${allowed.daily_usd:g}"
-    if allowed.off:
+    settings, unagreed = choice.settings, choice.unagreed()
+    if settings.off:
         yield "note", "turned off", "no session is reflected on by itself"
         return
-    if named:
+    if unagreed:
         do = "`fleet reflect --agree` says yes on this machine"
-        yield "note", f"{named[:200]} is named and nobody agreed", "the rules are asked", do
+        yield "note", f"{unagreed[:200]} is named and nobody agreed", "the rules are asked", do
         return
     mend = "mend the variable or the PATH, also that of a service"
-    if idle := allowed.unread_idle(os.environ):
+    if idle := settings.unread_idle(os.environ):
         yield "note", idle, "sessions are reflected on after that many quiet minutes", mend
-    if choice.trouble and choice.named != RULES:
-        yield "note", choice.trouble, "sessions wait", f"{mend}; or `fleet reflect --use rules`"
-        return
     if choice.trouble:
-        yield "note", choice.trouble, "nothing waits: the rules are asked, which cost nothing", mend
-    agent = agent or workspace.replicas().default_agent
-    lines = Records(workspace, agent).read() if agent else []
-    banned = sum(each.line == RAN and "banned word" in each.why for each in lines)
-    if banned:
-        do = "`fleet records` shows them; the words are [reflect] banned in fleet.toml"
-        many = counted(banned, "reflection")
-        yield "note", f"{summary}; {many} had a banned word", "all of each was rejected", do
-        return
-    ledger = Records(workspace, agent) if agent else None
-    number, left = (len(ledger.deferred()), len(ledger.interrupted())) if ledger else (0, 0)
-    deferred = f"; {number:,} deferred to a later day" if number else ""
-    yield "ok", f"{summary}{deferred}{f'; {left:,} not finished, see `fleet records`' if left else ''}"
+        means = "the rules are asked, which cost nothing" if choice.named == RULES else "sessions wait"
+        yield "note", choice.trouble, means, f"{mend}; or `fleet reflect --use rules`"
+        if choice.named != RULES:
+            return
+    spent = records.spent(workspace, workspace.wall()[:10])
+    summary = f"by {choice.named}; today ${spent:.2f} of ${settings.daily_usd:g}"
+    if agent := agent or workspace.replicas().default_agent:
+        ledger = Records(workspace, agent)
+        if banned := sum(each.line == RAN and "banned word" in each.why for each in ledger.read()):
+            do = "`fleet records` shows them; the words are [reflect] banned in fleet.toml"
+            many = counted(banned, "reflection")
+            yield "note", f"{summary}; {many} had a banned word", "all of each was rejected", do
+            return
+        if number := len(ledger.deferred()):
+            summary += f"; {number:,} deferred to a later day"
+        if number := len(ledger.interrupted()):
+            summary += f"; {number:,} not finished, see `fleet records`"
+    yield "ok", summary
 
 
 # --- one session ----------------------------------------------------------------------------------------------------
@@ -248,15 +232,13 @@ def reflect(
         why = session.trouble or "no line of it is one of a host's that fleet knows"
         raise NoError(f"{path} is no transcript of a session: {why}. Nothing was done")
     if dry_run:
-        return _dry_run(workspace, agent, session, by_hand=by_hand)
+        one = _OneSession(workspace, agent, session)
+        return one.earlier(by_hand=by_hand) or one.dry_run()
     name = blake2b(session.id.encode(), digest_size=8).hexdigest()
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(workspace.lock(f"reflect-{name}", 0))
-        except BusyError as why:
-            raise BusyError(f"another process reflects on session {session.id[:60]}; nothing was done here") from why
+    with workspace.lock(f"reflect-{name}", 0):
         Runs(workspace).recover()
-        return _run_pass(workspace, agent, session, by_hand=by_hand)
+        one = _OneSession(workspace, agent, session)
+        return one.earlier(by_hand=by_hand) or one.run()
 
 
 def done(workspace: Workspace, agent: str, named: str) -> tuple[list[ReflectResult], str]:
@@ -282,186 +264,165 @@ def done(workspace: Workspace, agent: str, named: str) -> tuple[list[ReflectResu
     return [reflected], closing
 
 
-def _begin_record(workspace: Workspace, session: Session, run: str, reflector: str) -> tuple[digest.Digest, Record]:
-    """Return the digest of a session, and the record of the pass so far."""
-    session_digest = digest.Digest.of(session.events, workspace.config.reflect.tokens)
-    left_out = "; ".join(filter(None, [session_digest.left_out.rstrip("."), session.trouble]))
-    why = "" if session.events else f"not read: {session.trouble or 'the transcript tells of nothing'}"
-    return session_digest, Record(
-        run=run,
-        session=session.id,
-        host=session.host,
-        transcript=str(Path(session.path).resolve()),
-        reflector=reflector,
-        left_out=left_out,
-        why=why,
-    )
+class _OneSession:
+    """Reflection of an agent on one session: there is a pass for each content of it."""
 
+    def __init__(self, workspace: Workspace, agent: str, session: Session) -> None:
+        self._workspace, self._agent, self._session = workspace, agent, session
+        self._choice, self._key = Choice(workspace), _key(session)
+        self._records = Records(workspace, agent)
+        self._lines = self._records.read()
 
-def _run_pass(workspace: Workspace, agent: str, session: Session, *, by_hand: bool) -> ReflectResult:
-    """Run one pass within the day's cap, or with the answer on record; return its result."""
-    began, key = time.monotonic(), _key(session)
-    lines = Records(workspace, agent).read()
-    choice, interrupted, note = Choice(workspace), _interrupted_answer(lines, key), ""
-    unagreed = choice.unagreed()
-    reflector = RULES if unagreed else choice.named
-    passes = Records(workspace, agent).passes()
-    if why := _done_already(passes, key, reflector, by_hand=by_hand):
-        last = next(each for each in reversed(passes) if _is_about(each.record.run, key))
-        return ReflectResult(session.id, why=why, stands=_standing(workspace, agent, session, last))
-    run = interrupted.run if interrupted is not None else _run_id(workspace.wall()[:10], agent, key, lines)
-    if unagreed:
-        note = f"{_NOT_AGREED.format(unagreed[:200])}: the rules were asked. `fleet reflect --agree` does"
-    read, record = _begin_record(workspace, session, run, reflector)
-    if not session.events:
-        return _finish(workspace, agent, replace(record, outcome="skipped", usd=0.0))
-    if interrupted is not None:
-        answer = Answer(
-            interrupted.raw, "", interrupted.usd, interrupted.tokens_in, interrupted.tokens_out, interrupted.model
+    def earlier(self, *, by_hand: bool) -> ReflectResult | None:
+        """Return the result of the earlier pass where the session needs no further one; None where it does."""
+        passes = _passes_about(self._records.passes(), self._key)
+        if why := _done_already(passes, self._choice.reflector, by_hand=by_hand):
+            return ReflectResult(self._session.id, why=why, stands=self._standing(passes[-1]))
+        return None
+
+    def dry_run(self) -> ReflectResult:
+        """Return the result of a dry run: the digest's size, and the plan of the rules."""
+        choice, session = self._choice, self._session
+        read, record = self._begin("")
+        is_free = choice.reflector == RULES or bool(choice.trouble)
+        record = replace(record, tokens_in=read.tokens, usd=0.0 if is_free else choice.settings.max_usd)
+        if not session.events:
+            return ReflectResult(session.id, record, why=record.why)
+        if choice.reflector != RULES:
+            record = replace(record, why=choice.trouble)
+        result = rules.reflect(session)
+        plan = Writing(self._workspace, self._agent, session, result, "dry-run", is_trusted=True).plan()
+        return ReflectResult(session.id, replace(record, outcome=result.outcome), plan)
+
+    def run(self) -> ReflectResult:
+        """Run one pass within the day's cap, or with the answer on record; return its result."""
+        began, session = time.monotonic(), self._session
+        settled = self._interrupted_answer()
+        read, record = self._begin(settled.run if settled is not None else self._run_id())
+        if not session.events:
+            return _finish(self._workspace, self._agent, replace(record, outcome="skipped", usd=0.0))
+        if settled is None and (deferred := self._reserve(record)):
+            return deferred
+        settled = settled or self._ask(record, read)
+        parsed = reflection.parse(settled.raw, self._workspace.config.reflect.banned)
+        reasons = [settled.why, parsed.trouble if settled.raw else "", record.why]
+        outcome = parsed.reflection.outcome if parsed.reflection is not None else "skipped"
+        record, plan = replace(settled, line=RAN, at="", why="; ".join(filter(None, reasons)), outcome=outcome), None
+        if parsed.reflection is not None:
+            plan, writers = self._writing(parsed.reflection, record).write()
+            drawn_from = _quoted_lines(_texts(session), parsed.reflection.lessons)
+            record = replace(record, writers=writers, drawn=tuple(drawn_from))
+        record = replace(record, duration_s=round(time.monotonic() - began, 3))
+        return _finish(self._workspace, self._agent, record, plan)
+
+    def _begin(self, run: str) -> tuple[digest.Digest, Record]:
+        """Return the digest of the session, and the record of the pass so far."""
+        session, why = self._session, ""
+        read = digest.Digest.of(session.events, self._workspace.config.reflect.tokens)
+        if not session.events:
+            why = f"not read: {session.trouble or 'the transcript tells of nothing'}"
+        elif unagreed := self._choice.unagreed():
+            named = unagreed[:200]
+            why = f"nobody on this machine agreed to {named}: the rules were asked. `fleet reflect --agree` does"
+        return read, Record(
+            run=run,
+            session=session.id,
+            host=session.host,
+            transcript=str(Path(session.path).resolve()),
+            reflector=self._choice.reflector,
+            left_out="; ".join(filter(None, [read.left_out.rstrip("."), session.trouble])),
+            why=why,
         )
-    elif deferred := _reserve(workspace, agent, choice, record, lines):
-        return deferred
-    else:
-        answer = _ask(workspace, agent, session, read, record)
-    parsed = reflection.parse(answer.text, workspace.config.reflect.banned)
-    record = replace(
-        record,
-        model=answer.model,
-        usd=answer.usd,
-        tokens_in=answer.tokens_in or (read.tokens if reflector != RULES and (answer.text or answer.usd != 0.0) else 0),
-        tokens_out=answer.tokens_out,
-        raw=answer.text,
-        outcome="skipped" if parsed.reflection is None else parsed.reflection.outcome,
-        why="; ".join(filter(None, [answer.trouble, parsed.trouble if answer.text else "", note])),
-    )
-    plan = None
-    if parsed.reflection is not None:
-        writing = Writing(workspace, agent, session, parsed.reflection, run, is_trusted=reflector == RULES)
-        plan, writers = writing.write()
-        drawn_from = _quoted_lines(_texts(session), parsed.reflection.lessons)
-        record = replace(record, writers=writers, drawn=tuple(drawn_from[:_DRAWN_MAX]))
-    return _finish(workspace, agent, replace(record, duration_s=round(time.monotonic() - began, 3)), plan)
 
+    def _writing(self, stated: Reflection, record: Record) -> Writing:
+        is_trusted = record.reflector == RULES
+        return Writing(self._workspace, self._agent, self._session, stated, record.run, is_trusted=is_trusted)
 
-def _dry_run(workspace: Workspace, agent: str, session: Session, *, by_hand: bool) -> ReflectResult:
-    """Return the result of a dry run: the digest's size, and the plan of the rules."""
-    choice = Choice(workspace)
-    unagreed = choice.unagreed()
-    reflector = RULES if unagreed else choice.named
-    if why := _done_already(Records(workspace, agent).passes(), _key(session), reflector, by_hand=by_hand):
-        return ReflectResult(session.id, why=why)
-    read, record = _begin_record(workspace, session, "", reflector)
-    record = replace(record, tokens_in=read.tokens, usd=0.0 if reflector == RULES else choice.settings.max_usd)
-    if unagreed and session.events:
-        record = replace(
-            record,
-            why=f"{_NOT_AGREED.format(unagreed[:200])}: the rules would be asked. `fleet reflect --agree` says yes",
-        )
-    if not session.events:
-        return ReflectResult(session.id, record, why=record.why)
-    if choice.trouble and reflector != RULES:
-        record = replace(record, usd=0.0 if by_hand else record.usd, why=choice.trouble)
-    result = rules.reflect(session)
-    plan = Writing(workspace, agent, session, result, "dry-run", is_trusted=True).plan()
-    return ReflectResult(session.id, replace(record, outcome=result.outcome), plan)
+    def _standing(self, of: Pass) -> tuple[Reflection | None, str]:
+        """Return the reflection of an earlier pass, as far as the session supports it, and its run; None for none."""
+        stated = reflection.parse(of.record.raw, ()).reflection
+        if of.undone or of.record.outcome == "skipped" or stated is None:
+            return None, ""
+        return self._writing(stated, of.record).plan().reflection, of.record.run
+
+    def _run_id(self) -> str:
+        """Return the id of a new pass, which no other agent's has, and no pass that ran or may have been paid for."""
+        own = blake2b(self._agent.encode(), digest_size=3).hexdigest()
+        begun = {each.run for each in self._lines if each.line in (RAN, RESERVED) and _is_about(each.run, self._key)}
+        day = self._workspace.wall()[:10].replace("-", "")
+        return f"{KIND}-{day}-{self._key}{own}{f'-{len(begun) + 1}' if begun else ''}"
+
+    def _interrupted_answer(self) -> Record | None:
+        """Return the answer on record to this very content whose pass a crash ended; None for none."""
+        ended = {each.run for each in self._lines if each.line == RAN}
+        answers = (each for each in reversed(self._lines) if each.line == SETTLED and each.raw)
+        return next((each for each in answers if _is_about(each.run, self._key) and each.run not in ended), None)
+
+    def _reserve(self, record: Record) -> ReflectResult | None:
+        """Reserve the maximal cost of a pass; return None, or the result of a pass that is deferred to a later day."""
+        choice, limits = self._choice, self._choice.settings
+        if record.reflector == RULES:
+            return None
+        if not choice.trouble and self._records.reserve(replace(record, usd=limits.max_usd), limits.daily_usd):
+            return None
+        today = self._workspace.wall()[:10]
+        earlier = (each for each in self._lines if each.line == DEFERRED and each.session == record.session)
+        if not any(each.at[:10] == today for each in earlier):
+            self._records.append(replace(record, line=DEFERRED, usd=None, why=choice.why_deferred))
+        # A session that a person named is due from now on like one whose host reported its end.
+        folder = LocalFolder(os.fspath(self._workspace.root))
+        if not any(each.session == record.session and each.has_ended for each in folder.heard()):
+            folder.hear(record.session, record.host, self._agent, record.transcript, has_ended=True)
+        return choice.deferred(record.session)
+
+    def _ask(self, record: Record, read: digest.Digest) -> Record:
+        """Return the record with the answer of the reflector; that of a model is on the disk before it is used."""
+        if record.reflector == RULES:
+            return replace(record, raw=msgspec.json.encode(rules.reflect(self._session)).decode(), usd=0.0, why="")
+        delimiter = f"session-{self._workspace.world.entropy(8).hex()}"
+        lessons = list(self._workspace.patterns.best_texts(_KNOWN_MAX).values())
+        answer = Answer(trouble="it was interrupted, and counts as reserved")
+        try:
+            answer = reflection.ask(record.reflector, self._choice.settings, read.text, delimiter, lessons)
+        finally:
+            tokens = answer.tokens_in or (read.tokens if answer.text or answer.usd != 0.0 else 0)
+            fields = {"usd": answer.usd, "model": answer.model, "raw": answer.text, "why": answer.trouble}
+            settled = replace(record, line=SETTLED, tokens_in=tokens, tokens_out=answer.tokens_out, **fields)
+            self._records.append(settled)
+        return settled
 
 
 def _finish(workspace: Workspace, agent: str, record: Record, plan: Plan | None = None) -> ReflectResult:
     """Append the record of a pass, durable before this returns, and notify subscribers; return the result."""
     kept = Records(workspace, agent).append(record)
     data = {"agent": agent, "saved": kept.saved, "told": kept.summary()} | kept.as_json(with_raw=False)
-    Notices(workspace).send(Notice(_COMPLETE, f"{agent}: {kept.kind} {kept.outcome or 'done'}", kept.summary(), data))
+    title = f"{agent}: {kept.kind} {kept.outcome or 'done'}"
+    Notices(workspace).send(Notice("reflection.complete", title, kept.summary(), data))
     return ReflectResult(kept.session, kept, plan, stands=(plan.reflection, kept.run) if plan else (None, ""))
 
 
-def _standing(workspace: Workspace, agent: str, session: Session, of: Pass) -> tuple[Reflection | None, str]:
-    """Return the reflection of an earlier pass, as far as the session supports it, and its run; None for none."""
-    record = of.record
-    stated = reflection.parse(record.raw, ()).reflection
-    if of.undone or record.outcome == "skipped" or stated is None:
-        return None, ""
-    writing = Writing(workspace, agent, session, stated, record.run, is_trusted=record.reflector == RULES)
-    return writing.plan().reflection, record.run
-
-
 def _key(session: Session) -> str:
-    """Return the key of a session and its content: there is a pass for each."""
+    """Return the key of a session and its content."""
     return blake2b(f"{session.id}\0{session.digest}".encode(), digest_size=6).hexdigest()
-
-
-def _done_already(passes: Sequence[Pass], key: str, reflector: str, *, by_hand: bool) -> str:
-    """Return why a session needs no further pass; "" where it needs one."""
-    passes = [each for each in passes if _is_about(each.record.run, key)]
-    last = passes[-1].record if passes else None
-    is_other = last is not None and last.reflector == RULES != reflector  # chosen, or agreed to, since then
-    if last is None or (by_hand and (passes[-1].undone or last.outcome == "skipped" or is_other)):
-        return ""
-    undone = ", which was undone" if passes[-1].undone else ""
-    return f"this session was reflected on already, as {passes[-1].record.run}{undone}"
-
-
-def _run_id(day: str, agent: str, key: str, lines: Sequence[Record]) -> str:
-    """Return the id of a new pass, which no other agent's has, and no pass that ran or may have been paid for."""
-    own = blake2b(agent.encode(), digest_size=3).hexdigest()
-    earlier = len({each.run for each in lines if each.line in (RAN, RESERVED) and _is_about(each.run, key)})
-    return f"{KIND}-{day.replace('-', '')}-{key}{own}{f'-{earlier + 1}' if earlier else ''}"
 
 
 def _is_about(run: str, key: str) -> bool:
     return any(part.startswith(key) for part in run.split("-"))
 
 
-def _interrupted_answer(lines: Sequence[Record], key: str) -> Record | None:
-    """Return the answer on record to this very content whose pass a crash ended; None for none."""
-    ended = {each.run for each in lines if each.line == RAN}
-    answers = (each for each in reversed(lines) if each.line == SETTLED and each.raw and _is_about(each.run, key))
-    return next((each for each in answers if each.run not in ended), None)
+def _passes_about(passes: Iterable[Pass], key: str) -> list[Pass]:
+    return [each for each in passes if _is_about(each.record.run, key)]
 
 
-def _reserve(
-    workspace: Workspace, agent: str, choice: Choice, record: Record, lines: Sequence[Record]
-) -> ReflectResult | None:
-    """Reserve the maximal cost of a pass; return None, or the result of a pass that is deferred to a later day."""
-    ledger = Records(workspace, agent)
-    max_usd, daily_usd = choice.settings.max_usd, choice.settings.daily_usd
-    if record.reflector == RULES:
-        return None
-    if not choice.trouble and ledger.reserve(replace(record, usd=max_usd), daily_usd):
-        return None
-    today, why = workspace.wall()[:10], _no_room(choice)
-    if not any(each.line == DEFERRED and each.session == record.session and each.at[:10] == today for each in lines):
-        ledger.append(replace(record, line=DEFERRED, usd=None, why=why))
-    # A session that a person named is due from now on like one whose host reported its end.
-    folder = LocalFolder(os.fspath(workspace.root))
-    if not any(each.session == record.session and each.has_ended for each in folder.heard()):
-        folder.hear(record.session, record.host, agent, record.transcript, has_ended=True)
-    return ReflectResult(record.session, why=f"deferred: {why}", is_deferred=True)
-
-
-def _no_room(choice: Choice) -> str:
-    """Return why a pass is deferred, in a sentence."""
-    if choice.trouble:
-        return choice.trouble
-    settings = choice.settings
-    is_later = settings.max_usd <= settings.daily_usd
-    later = "it runs on a later day (UTC)" if is_later else "no day has; raise daily_usd, or lower max_usd"
-    return f"the day's cap of ${settings.daily_usd:g} leaves no room for ${settings.max_usd:g}: {later}"
-
-
-def _ask(workspace: Workspace, agent: str, session: Session, session_digest: digest.Digest, record: Record) -> Answer:
-    """Return the answer of the reflector, which is on record with its cost before it is used."""
-    if record.reflector == RULES:
-        return Answer(msgspec.json.encode(rules.reflect(session)).decode(), usd=0.0)
-    settings, delimiter = Choice(workspace).settings, f"session-{workspace.world.entropy(8).hex()}"
-    lessons = list(workspace.patterns.best_texts(_KNOWN_MAX).values())
-    answer = Answer(trouble="it was interrupted, and counts as reserved")
-    try:
-        answer = reflection.ask(record.reflector, settings, session_digest.text, delimiter, lessons)
-    finally:
-        fields = {"usd": answer.usd, "model": answer.model, "raw": answer.text, "why": answer.trouble}
-        read, written = answer.tokens_in, answer.tokens_out
-        Records(workspace, agent).append(replace(record, line=SETTLED, tokens_in=read, tokens_out=written, **fields))
-    return answer
+def _done_already(passes: Sequence[Pass], reflector: str, *, by_hand: bool) -> str:
+    """Return why a session, with these passes about it, needs no further one; "" where it needs one."""
+    if not passes:
+        return ""
+    last, undone = passes[-1].record, passes[-1].undone
+    is_other = last.reflector == RULES != reflector  # chosen, or agreed to, since then
+    if by_hand and (undone or last.outcome == "skipped" or is_other):
+        return ""
+    return f"this session was reflected on already, as {last.run}{', which was undone' if undone else ''}"
 
 
 # --- sessions that ended, and those of the past ---------------------------------------------------------------------
@@ -469,8 +430,6 @@ def _ask(workspace: Workspace, agent: str, session: Session, session_digest: dig
 
 def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) -> list[ReflectResult]:
     """Reflect on the sessions that ended here, or on one of them, and log each; a failing one hinders no other.
-
-    Those whose reflection a crash ended are among them.
 
     A guest's wait until an agent is named, and are the default agent's then, as the guest's log is. A dry run plans
     them, each at its maximal cost.
@@ -480,48 +439,47 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
     if settings.off or workspace.is_read_only:
         return []
     room = settings.daily_usd - records.spent(workspace, workspace.wall()[:10]) if dry_run else 0.0
-    root, results = os.fspath(workspace.root), list[ReflectResult]()
-    for session in _due(workspace, settings.idle_min * 60_000, only):
-        is_guest = workspace.is_guest(session.agent)
-        if not (agent := workspace.replicas().default_agent if is_guest else session.agent):
+    folder, results = LocalFolder(os.fspath(workspace.root)), list[ReflectResult]()
+    for session, whose, path, is_resumed in _due(workspace, folder, settings.idle_ms, only):
+        if not (agent := workspace.replicas().default_agent if workspace.is_guest(whose) else whose):
             continue
         try:
-            if not Path(session.path).is_file():
-                if not dry_run:
-                    results += _forget(workspace, agent, session.session)
+            if not Path(path).is_file():
+                results += [] if dry_run else _forget(workspace, agent, session)
                 continue
-            if choice.trouble and any(each.session == session.session for each in Records(workspace, agent).deferred()):
+            if choice.trouble and any(each.session == session for each in Records(workspace, agent).deferred()):
                 # Known to wait: its transcript is not read again until a model can be asked.
-                results.append(ReflectResult(session.session, why=f"deferred: {_no_room(choice)}", is_deferred=True))
+                results.append(choice.deferred(session))
                 continue
-            result = reflect(workspace, agent, Path(session.path), dry_run=dry_run, by_hand=session.is_resumed)
-            if dry_run and result.record is not None and result.record.usd:
-                room -= result.record.usd
+            result = reflect(workspace, agent, Path(path), dry_run=dry_run, by_hand=is_resumed)
+            if dry_run and result.record is not None and result.record.reflector != RULES:
+                room -= result.record.usd or 0.0
                 if room < -1e-9 or choice.trouble:
-                    result = ReflectResult(session.session, why=f"deferred: {_no_room(choice)}", is_deferred=True)
+                    result = choice.deferred(session)
             results.append(result)
             if not dry_run and not result.is_deferred:
                 # Nobody else may: the host may never report its end, or report it when there is nothing new to read.
-                consolidating.close_session(workspace, session.agent, session.session, *result.stands, only_log=True)
-                LocalFolder(root).forget_heard(session.session)
+                consolidating.close_session(workspace, whose, session, *result.stands, only_log=True)
+                folder.forget_heard(session)
         except FleetError as why:
-            results.append(ReflectResult(session.session, why=str(why)))
+            results.append(ReflectResult(session, why=str(why)))
     return results
 
 
-def _due(workspace: Workspace, idle_ms: float, only: str) -> list[_EndedSession]:
-    """Return the one session that is named, else those that have ended, then those whose reflection was interrupted."""
-    folder = LocalFolder(os.fspath(workspace.root))
+def _due(workspace: Workspace, folder: LocalFolder, idle_ms: float, only: str) -> Iterator[tuple[str, str, str, bool]]:
+    """Yield the one session that is named, else those that have ended, then those whose reflection was interrupted.
+
+    Each is its id, its agent, its transcript, and whether an earlier pass was interrupted.
+    """
     heard = folder.heard()
-    if named := [_EndedSession(each.session, each.agent, each.path) for each in heard if each.session == only]:
-        return named
-    interrupted = [
-        _EndedSession(each.session, agent, each.transcript, is_resumed=True)
-        for agent in workspace.agents_here()
-        for each in Records(workspace, agent).interrupted()
-        if not any(one.session == each.session for one in heard)  # its end is still to come, or it is due for that
-    ]
-    return [*(_EndedSession(each.session, each.agent, each.path) for each in folder.due(idle_ms)), *interrupted]
+    named = [each for each in heard if each.session == only]
+    for each in named or folder.due(idle_ms):
+        yield each.session, each.agent, each.path, False
+    known = {each.session for each in heard}  # their end is still to come, or they are due for that
+    for agent in [] if named else workspace.agents_here():
+        for record in Records(workspace, agent).interrupted():
+            if record.session not in known:
+                yield record.session, agent, record.transcript, True
 
 
 def _forget(workspace: Workspace, agent: str, session: str) -> list[ReflectResult]:
@@ -535,17 +493,16 @@ def _forget(workspace: Workspace, agent: str, session: str) -> list[ReflectResul
 def transcript_of(workspace: Workspace, session: str = "") -> Path:
     """Return a session's transcript, by default of the last one that a host reported; raise ``NoError`` for none."""
     heard = sorted(LocalFolder(os.fspath(workspace.root)).heard(), key=lambda each: each.at_ms)
-    paths = [Path(each.path) for each in heard if not session or each.session == session]
-    if paths and paths[-1].is_file():
-        return paths[-1]
-    records_here = [each for agent in workspace.homes() for each in Records(workspace, agent).read() if each.transcript]
-    recorded = [Path(each.transcript) for each in records_here if not session or each.session == session]
-    if session and recorded and recorded[-1].is_file():
-        return recorded[-1]
+    lines = [each for agent in workspace.homes() for each in Records(workspace, agent).read() if each.transcript]
+    ended = [Path(each.path) for each in heard if session in ("", each.session)]
+    recorded = [Path(each.transcript) for each in lines if session in ("", each.session)]
+    for path in ended[-1:] + (recorded[-1:] if session else []):
+        if path.is_file():
+            return path
     stored = sessions.stored(os.fspath(workspace.root))
     if session:
         named = [path for path in stored if session in (path.stem, path.parent.name)]
-        named = named or [path for path in stored if session in path.stem or session in path.parent.name]
+        named = named or [path for path in stored if session in f"{path.parent.name}/{path.stem}"]
         named = named or [path for path in stored if sessions.read(path).id == session]
         if len(named) == 1:
             return named[0]
@@ -553,20 +510,14 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
     last_times = {path: max((each.at for each in sessions.read(path).events if each.at), default="") for path in stored}
     newest = max(last_times, key=last_times.__getitem__, default=recorded[-1] if recorded else None)
     if newest is None:
-        raise NoError(
-            "no session of this project is known here: `fleet reflect --transcript PATH` reads one by its file"
-        )
+        raise NoError("no session of this project is known here: `fleet reflect --transcript PATH` reads one")
     return newest
 
 
 def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path] = ()) -> _History:
-    """Return the sessions of so many days that a pass by hand would reflect on, and their maximal cost.
-
-    ``paths``: transcripts, or folders of them; by default those that hosts keep of this project.
-    """
+    """Return the sessions of so many days that a pass by hand would reflect on; by default of all transcripts here."""
     root, since_ms = os.fspath(workspace.root), workspace.world.wall_ms() - days * _DAY_MS
     choice, passes = Choice(workspace), Records(workspace, agent).passes()
-    reflector = RULES if choice.unagreed() else choice.named
     waiting, troubles, reflected = list[_PastSession](), list[str](), 0
     for session in sessions.read_all(root, paths):
         if session.trouble:
@@ -574,14 +525,14 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
         last = max((each.at for each in session.events), default="")
         if not session.events or (dates.to_ms(last) or since_ms) < since_ms:
             continue
-        mine = [each for each in passes if _is_about(each.record.run, _key(session))]
+        mine = _passes_about(passes, _key(session))
         is_undone = bool(mine) and mine[-1].undone  # only a command that names the session brings that back
-        if is_undone or _done_already(mine, _key(session), reflector, by_hand=True):
+        if is_undone or _done_already(mine, choice.reflector, by_hand=True):
             reflected += 1
         else:
             session_digest = digest.Digest.of(session.events, workspace.config.reflect.tokens)
             waiting.append(_PastSession(Path(session.path), session.id, session_digest.tokens, last))
-    usd = 0.0 if reflector == RULES else len(waiting) * choice.settings.max_usd
+    usd = 0.0 if choice.reflector == RULES else len(waiting) * choice.settings.max_usd
     return _History(sorted(waiting, key=lambda each: each.at), reflected, usd, troubles)
 
 
@@ -613,10 +564,7 @@ def _texts(session: Session) -> dict[int, str]:
     """Return the text of each line of a transcript, by its number."""
     texts = {each.line: each.text or each.about for each in session.events}
     for objection in objections(session.events)[0]:  # a refusal without words has those of the next prompt
-        step = " ".join(
-            filter(None, ["refused" if objection.kind == "rejection" else "stopped", objection.tool, objection.about])
-        )
-        texts[objection.line] = f"{step}: {objection.words}"
+        texts[objection.line] = f"{objection.step}: {objection.words}"
     return texts
 
 
@@ -624,15 +572,11 @@ def _quoted_lines(texts: Mapping[int, str], lessons: Iterable[Lesson]) -> list[i
     """Return the lines with the quotations of lessons: the one that a lesson names, if it has it, else the first."""
     plain = {line: one_line(text).casefold() for line, text in texts.items()}
     lines = set[int]()
-    for lesson in (each for each in lessons if each.quote):
-        quote = one_line(lesson.quote).casefold().removesuffix("…")
-        named = texts.get(lesson.line, "")
-        if not quote.strip():
-            continue
-        if named and any(
-            quote in one_line(each).casefold() for each in (named, screen(named, home=str(Path.home())).text)
-        ):
+    for lesson in lessons:
+        quote, named = one_line(lesson.quote).casefold().removesuffix("…").strip(), texts.get(lesson.line, "")
+        # The rules quote what was screened.
+        if quote and quote in one_line(f"{named}\n{screen(named, home=str(Path.home())).text}").casefold():
             lines.add(lesson.line)
-        else:
+        elif quote:
             lines.update(islice((line for line, text in plain.items() if quote in text), 1))
     return sorted(lines)

@@ -277,10 +277,10 @@ def _publish(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
 def _review(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Put lessons that may be one, or contradict each other, into the inbox."""
     clusters = reflecting.current_clusters(workspace)
-    pending, listed = tuple(reflecting.to_review(clusters)), inbox.refresh(workspace, dry_run=dry_run)
-    pending += tuple(f"dropped, since nobody decided it in time: {each.dropped()}" for each in listed.dropped)
-    summary = f"{counted(listed.new, 'thing')} more to decide: fleet inbox" if listed.new else ""
-    return Phase(read=counted(len(clusters.groups), "cluster"), changed=listed.new, summary=summary, left=pending)
+    pending, (new, dropped) = tuple(reflecting.to_review(clusters)), inbox.refresh(workspace, dry_run=dry_run)
+    pending += tuple(f"dropped, since nobody decided it in time: {each.dropped()}" for each in dropped)
+    summary = f"{counted(new, 'thing')} more to decide: fleet inbox" if new else ""
+    return Phase(read=counted(len(clusters.groups), "cluster"), changed=new, summary=summary, left=pending)
 
 
 def _compaction(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: ARG001 - as all of them

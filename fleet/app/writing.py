@@ -32,9 +32,6 @@ from fleet.store.workspace import Workspace
 from fleet.text import screening
 from fleet.text.prompts import Session
 
-ORIGIN = "origin"
-"""Field of a lesson that a reflection stated first."""
-REFLECTION = "reflection"
 SKILL_DAYS = 7
 _ACCOUNT = "account"
 """Name of a field of a run with what a writer wrote: a crash may leave the run without the pass's record."""
@@ -45,13 +42,9 @@ _DISMISSED = ": its entry was dismissed, as no correction"
 
 
 class _PlannedLesson(NamedTuple):
-    """Lesson that is to be logged.
+    """Lesson that is to be logged, its mark in the log, and the known lesson that it repeats ("" for none).
 
-    Attributes:
-        key: ``t-`` and 8 hex, its mark in the log.
-        same: id of the known lesson that it repeats; "" for a new one.
-        entry: id of the entry of the log that waits for this lesson; "" for none.
-        is_logged: that entry has it: a pass logged it, and crashed before it was recorded.
+    ``entry``: id of the entry that waits for it; ``is_logged``: a pass logged it there, and crashed before its record.
     """
 
     key: str
@@ -64,10 +57,7 @@ class _PlannedLesson(NamedTuple):
 class Plan(msgspec.Struct):
     """Plan of a reflection: lessons to log, edits of files, items for the inbox, and an account of each writer.
 
-    Attributes:
-        reflection: without what the session does not support, or a person declined.
-        kept: texts of the lessons and notes in it.
-        updates: notes for the user model, by person.
+    ``reflection`` is without what the session does not support, or a person declined; ``kept``: the texts in it.
     """
 
     reflection: Reflection
@@ -77,15 +67,6 @@ class Plan(msgspec.Struct):
     items: list[Item] = []
     updates: dict[str, tuple[str, ...]] = {}
     writers: dict[str, Written] = {}
-
-    def add(self, part: "Plan") -> None:
-        """Add the plan of another writer."""
-        self.kept += part.kept
-        self.lessons += part.lessons
-        self.edits += part.edits
-        self.items += part.items
-        self.updates |= part.updates
-        self.writers |= part.writers
 
 
 class Writing:
@@ -101,19 +82,18 @@ class Writing:
         self._workspace, self._agent, self._session, self._run = workspace, agent, session, run
         self._reflection = msgspec.convert(screened(msgspec.to_builtins(reflection), str(Path.home())), Reflection)
         self._support, self._is_trusted = Support(session.events), is_trusted
-        self._page = (self._file(corrections_md.FILE_NAME).before or b"").decode("utf-8", "replace")
+        log = Runs(workspace).page(workspace.own_path(agent, corrections_md.FILE_NAME))
+        self._log_page = (log.before or b"").decode("utf-8", "replace")
         self._day = workspace.wall()[:10]
 
     def plan(self) -> Plan:
         """Return the plan of the reflection, without writing anything."""
         plan = Plan(self._reflection)
         for name, act in _WRITERS.items():
-            part = Plan(self._reflection)
             try:
-                part.writers[name] = act(self, part)
+                plan.writers[name] = act(self, plan)
             except (FleetError, OSError, ValueError) as why:
-                part = Plan(self._reflection, writers={name: Written(name=name, error=str(why))})
-            plan.add(part)
+                plan.writers[name] = Written(name=name, error=str(why))
         plan.reflection = self._supported(plan.kept)
         return plan
 
@@ -133,10 +113,7 @@ class Writing:
         return "" if self._is_trusted else self._support.of_note(note)
 
     def write(self) -> tuple[Plan, tuple[Written, ...]]:
-        """Apply the plan of the reflection; return it, and the account of each writer.
-
-        After an error the next pass goes on with what was written.
-        """
+        """Apply the plan of the reflection; return it, and each writer's account. The next pass mends what failed."""
         plan = self.plan()
         planned = plan.writers["lessons"]
         logged, fields, firsts = self._log_lessons(plan.lessons)
@@ -156,13 +133,9 @@ class Writing:
 
     # --- files and items
 
-    def _home(self, *names: str) -> str:
-        """Return the path of a file of the agent's, relative to the workspace."""
-        return self._workspace.own_path(self._agent, *names)
-
-    def _file(self, *names: str) -> Edit:
-        """Return a file of the agent's as it is now."""
-        return Runs(self._workspace).page(self._home(*names))
+    def _page(self, *names: str) -> Edit:
+        """Return a file of the agent's as it is now; raise DiskError where it is a link, or lies behind one."""
+        return _unlinked(self._workspace, self._workspace.own_path(self._agent, *names))
 
     def _item(self, kind: str, title: str, **fields: object) -> Item:
         fields = {"kind": kind, "title": title, "run": self._run, "session": self._session.id, **fields}
@@ -200,35 +173,36 @@ class Writing:
 
     # --- lessons
 
-    def plan_lessons(self, part: Plan) -> Written:
+    def plan_lessons(self, plan: Plan) -> Written:
         """Plan the lessons to log; an unsupported one waits for a person."""
         skipped = list[str]()
-        is_in_log = f"session={corrections_md.session_word(self._session.id)}" in self._page
-        entries = corrections_md.Log.parse(self._page).bound() if is_in_log else []
+        is_in_log = f"session={corrections_md.session_word(self._session.id)}" in self._log_page
+        entries = corrections_md.Log.parse(self._log_page).bound() if is_in_log else []
         for lesson in self._reflection.lessons:
             planned = self._plan_lesson(lesson, entries)
             if isinstance(planned, _PlannedLesson):
-                part.lessons.append(planned)
+                plan.lessons.append(planned)
             elif isinstance(planned, Item):
-                part.items.append(planned)
+                plan.items.append(planned)
             else:
                 skipped.append(f"{lesson.text[:80]!r}{planned}")
             if not isinstance(planned, Item) and planned != _DISMISSED:
-                part.kept.append(lesson.text)
+                plan.kept.append(lesson.text)
         return Written(name="lessons", skipped=tuple(skipped))
 
     def _plan_lesson(self, lesson: Lesson, entries: Sequence[Bound]) -> _PlannedLesson | Item | str:
         """Return a lesson as it is to be logged, as an item for the inbox, or why it is neither."""
         text = lesson.text
         key = rules.Proposal.id_of(self._session.id, lesson.by, text)
-        if key in self._page:
+        if key in self._log_page:
             record = self._left_by_a_crash(entries, key)
             if record is not None:
                 return _PlannedLesson(key, lesson, record.pattern, record.id, is_logged=True)
             logged = [each.entry for each in entries if key in each.entry.source]
             if not logged or not all(each.is_undone for each in logged):
                 return " was logged for this session before"
-        if why := self._support.of(lesson) or self._retired_before(text):
+        same, is_retired = self._known(text)
+        if why := self._support.of(lesson) or (f"it was taken back, as {same}" if is_retired else ""):
             source = f"a reflection on session {self._session.id[:60]}, approved by a person"
             body = {"pattern": text, "wrong": lesson.wrong, "right": lesson.right, "source": source}
             added = f"{text}\n+ right: {lesson.right}" if lesson.right else text  # a yes shares both
@@ -236,9 +210,9 @@ class Writing:
         entry, is_stated = _flagged(lesson, entries)
         if is_stated:
             return ": the agent stated that lesson itself"
-        if f"<!-- fleet dismissed {entry} " in self._page:
+        if f"<!-- fleet dismissed {entry} " in self._log_page:
             return _DISMISSED
-        same, word = self._same_lesson(text), corrections_md.session_word(self._session.id)
+        word = corrections_md.session_word(self._session.id)
         counted = (each.record for each in entries if each.record is not None and not each.entry.is_undone)
         if same and any(record.pattern == same and record.session == word for record in counted):
             return f" is {same}, which this session counted already"
@@ -256,20 +230,14 @@ class Writing:
         recorded = {field.id for run in runs for field in run.fields if field.name == "entry"}
         return None if record is None or record.id in recorded else record
 
-    def _retired_before(self, text: str) -> str:
-        """Return why a lesson stays out: it was retired, as the id says. "" where it was not."""
-        lessons = self._workspace.patterns.some([self._workspace.same_text(self._agent, text)])
-        return next((f"it was taken back, as {each.id}" for each in lessons if not each.is_present), "")
-
-    def _same_lesson(self, text: str) -> str:
-        """Return the id of the lesson that says the same; "" for none."""
+    def _known(self, text: str) -> tuple[str, bool]:
+        """Return the id of the lesson that says the same, "" for none, and whether it was taken back."""
         patterns = self._workspace.patterns
-        exact = self._workspace.same_text(self._agent, text)
-        if any(each.is_present for each in patterns.some([exact])):
-            return exact
+        for exact in patterns.some([self._workspace.same_text(self._agent, text)]):
+            return exact.id, not exact.is_present
         candidates = patterns.candidates(text)
         number = same_text_among(list(candidates.values()), text)
-        return list(candidates)[number] if number is not None else ""
+        return list(candidates)[number] if number is not None else "", False
 
     def _log_lessons(self, planned: Sequence[_PlannedLesson]) -> tuple[Written, list[Field], list[str]]:
         """Log the lessons; return the account, the fields of the run, and the ids that were first stated here."""
@@ -295,24 +263,18 @@ class Writing:
 
     def _log_lesson(self, planned: _PlannedLesson) -> LogResult:
         workspace, lesson = self._workspace, planned.lesson
+        if planned.is_logged:  # by a pass that crashed: it is counted by now
+            counting.reconcile_all(workspace)
+            line = workspace.record(self._agent, planned.same)
+            seen = fold(line).count("seen") if line is not None else 1
+            return LogResult(planned.same, lesson.text, seen, (), entry=planned.entry, is_first=seen == 1)
         # A known lesson keeps its own words: this session only says that it was met again.
-        right = "" if planned.same else lesson.right
-        if planned.is_logged:
-            return self._lesson_logged_before(planned)
-        log = corrections.Corrections(workspace, self._agent)
+        right, log = "" if planned.same else lesson.right, corrections.Corrections(workspace, self._agent)
         if planned.entry:
             return log.state(planned.entry, lesson.text, right, same=planned.same)
         source = f"session-end reflection, {lesson.by or 'self'} {planned.key}"
         correction = Correction(lesson.wrong, right, lesson.text, source=source)
         return log.log(correction, session=self._session.id, same=planned.same)
-
-    def _lesson_logged_before(self, planned: _PlannedLesson) -> LogResult:
-        """Return the state of a lesson that a pass logged before it crashed: it is counted by now."""
-        counting.reconcile_all(self._workspace)
-        line = self._workspace.record(self._agent, planned.same)
-        pattern = fold(line) if line is not None else None
-        text, seen = (pattern.text, pattern.count("seen")) if pattern is not None else (planned.lesson.text, 1)
-        return LogResult(planned.same, text, seen, (), entry=planned.entry, is_first=seen == 1)
 
     def _note_origin(self, ids: Sequence[str]) -> None:
         """Set the origin of the lessons that nobody stated before."""
@@ -320,33 +282,33 @@ class Writing:
         if not ids or workspace.is_guest(agent):
             return
         with workspace.writing(agent) as writer:
-            writer.write([writer.edit(writer.line(each), ORIGIN, REFLECTION) for each in ids])
+            writer.write([writer.edit(writer.line(each), "origin", "reflection") for each in ids])
 
     # --- the other writers
 
-    def plan_notes(self, part: Plan) -> Written:
+    def plan_notes(self, plan: Plan) -> Written:
         """Plan the notes of the memory, and of its archive."""
-        notes = self._reflection.memory_notes
-        reasons = {note: self._doubt_of_note(note) for note in notes}
+        reasons = {note: self._doubt_of_note(note) for note in self._reflection.memory_notes}
+        if not reasons:
+            return Written(name="notes")
         supported = [note for note, why in reasons.items() if not why]
-        part.kept += supported
-        memory = self._file(memory_md.FILE_NAME)
-        most, passes = memory_md.NOTES_A_SESSION_MAX, Records(self._workspace, self._agent).passes()
+        memory, most = self._page(memory_md.FILE_NAME), memory_md.NOTES_A_SESSION_MAX
+        passes = Records(self._workspace, self._agent).passes()
         earlier = [each.record for each in passes if each.record.session == self._session.id and not each.undone]
         room = max(0, most - sum(each.count for one in earlier for each in one.writers if each.name == "notes"))
         noted = memory_md.Notes(memory.before or b"").with_more(supported, self._day, self._agent, room)
+        if noted.added:
+            plan.edits += [memory.to(noted.page), *archive_edits(self._workspace, self._agent, noted.archived)]
+        plan.kept += supported
         others = [note for note, why in reasons.items() if why]
         room -= len(noted.added)
         for note in others[:room]:
             body = {"what": "note", "note": note}
-            part.items.append(self._candidate(note, f"- {self._day}: {note}", body, [reasons[note]]))
+            plan.items.append(self._candidate(note, f"- {self._day}: {note}", body, [reasons[note]]))
         beyond = [f"{each[:80]!r} is one more than {most} notes of one session" for each in others[room:]]
-        if noted.added:
-            part.edits.append(_unlinked(self._workspace, memory.to(noted.page)))
-        part.edits += archive_edits(self._workspace, self._agent, noted.archived)
         return Written(name="notes", count=len(noted.added), ids=noted.added, skipped=(*noted.skipped, *beyond))
 
-    def plan_skill(self, part: Plan) -> Written:
+    def plan_skill(self, plan: Plan) -> Written:
         """Plan the draft of a skill, which waits for a person."""
         reflection, workspace = self._reflection, self._workspace
         if not reflection.should_skill or reflection.skill_slug is None:
@@ -354,7 +316,7 @@ class Writing:
         body, slug = (reflection.skill_body or "").strip(), reflection.skill_slug
         if len(body) < _SKILL_CHARS_MIN:
             return Written(name="skill", skipped=(f"{slug}: its body has fewer than {_SKILL_CHARS_MIN} characters",))
-        file, target = self._file("skills", slug, "SKILL.md"), f".claude/skills/{slug}/SKILL.md"
+        file, target = self._page("skills", slug, "SKILL.md"), f".claude/skills/{slug}/SKILL.md"
         current = workspace.files.read(workspace.root / target)
         summary = screening.one_line(reflection.skill_description or slug)
         text = f"---\nname: {slug}\ndescription: {msgspec.json.encode(summary).decode()}\n---\n\n{body}\n".encode()
@@ -377,41 +339,43 @@ class Writing:
             return Written(name="skill", skipped=(f"{edit.path}: {put.why}",))
         # A pass that a crash ended may have left the draft without its place in the inbox, and a yes of an earlier
         # version of fleet left it as the skill reads.
-        part.items += [item] if edit.before in (None, current, edit.after) else []
+        plan.items += [item] if edit.before in (None, current, edit.after) else []
         if edit.before not in (None, current):
             return Written(name="skill", skipped=(f"{edit.path} is there already, and is never overwritten",))
-        part.edits.append(_unlinked(workspace, edit))
+        plan.edits.append(edit)
         return Written(name="skill", ids=(edit.path,), count=1)
 
-    def plan_persona(self, part: Plan) -> Written:
+    def plan_persona(self, plan: Plan) -> Written:
         """Plan the observations of the agent itself, which wait for a person."""
         evidence = (f"session {self._session.id[:60]}",)
-        part.items += [
+        plan.items += [
             self._item("persona", each, evidence=evidence, weight=1.0, diff=f"+ {each}", body={"note": each})
             for each in self._reflection.persona_observations
         ]
         return Written(name="persona")
 
-    def plan_user_model(self, part: Plan) -> Written:
+    def plan_user_model(self, plan: Plan) -> Written:
         """Plan the notes about persons."""
+        updates = dict[str, tuple[str, ...]]()
         for peer, notes in self._reflection.user_model_updates.items():
             supported = []
             for note in notes:
                 if why := self._support.of_note(note):
                     body, title = {"what": "person", "peer": peer, "note": note}, f"{peer}: {note}"
-                    part.items.append(self._candidate(title, title, body, [why]))
+                    plan.items.append(self._candidate(title, title, body, [why]))
                 else:
                     supported.append(note)
-            part.updates |= {peer: tuple(supported)} if supported else {}
-        model = self._file(memory_md.USER_MODEL)
-        after, added = memory_md.UserModel(model.before or b"").with_observed(part.updates, self._day)
+            updates |= {peer: tuple(supported)} if supported else {}
+        if not updates:
+            return Written(name="user-model")
+        model = self._page(memory_md.USER_MODEL)
+        after, added = memory_md.UserModel(model.before or b"").with_observed(updates, self._day)
         if added:
-            part.edits.append(_unlinked(self._workspace, model.to(after)))
-        else:
-            part.updates = {}
+            plan.updates = updates
+            plan.edits.append(model.to(after))
         return Written(name="user-model", ids=tuple(added), count=len(added))
 
-    def plan_next_check(self, part: Plan) -> Written:
+    def plan_next_check(self, plan: Plan) -> Written:
         """Plan the next check."""
         due = self._reflection.next_check_at
         if not due:
@@ -419,27 +383,24 @@ class Writing:
         now = datetime.fromisoformat(self._workspace.wall()[:19]).replace(tzinfo=UTC)
         if not now < datetime.fromisoformat(due) < now + timedelta(days=_CHECK_DAYS_MAX):
             return Written(name="next-check", skipped=(f"{due} is past, or more than a year away",))
-        checks = self._file(memory_md.CHECKS)
+        checks = self._page(memory_md.CHECKS)
         page, what = checks.before or b"", f"look at what session {self._session.id[:36]} left"
         after = memory_md.Checks(page).with_check(due, what)
         if after == page:
             return Written(name="next-check")
-        part.edits.append(_unlinked(self._workspace, checks.to(after)))
+        plan.edits.append(checks.to(after))
         return Written(name="next-check", ids=(due,), count=1)
 
     def _tell_honcho(self, updates: dict[str, tuple[str, ...]], writer: Written) -> Written:
         """Tell Honcho the observations, where a person here agreed to it; the local file has them in any case."""
-        workspace, agent = self._workspace, self._agent
-        settings = workspace.config.reflect
+        workspace, settings = self._workspace, self._workspace.config.reflect
         if not settings.honcho or not updates:
             return writer
         if not workspace.state.agrees(consent.REFLECT, honcho_consented(workspace)):
             why = "Honcho is named and nobody on this machine agreed to it: `fleet reflect --agree` does"
             return replace(writer, skipped=(*writer.skipped, why))
         try:
-            reflection.tell_honcho(
-                settings.honcho_url, settings.honcho, consent.variable(settings.honcho_key_env), agent, updates
-            )
+            reflection.tell_honcho(settings, self._agent, updates)
         except ImportError:
             return replace(writer, error="honcho is not installed: `uv tool install 'fleet-learnings[honcho]'`")
         except Exception as why:  # noqa: BLE001 - an SDK raises what it likes
@@ -459,17 +420,17 @@ _WRITERS: dict[str, Callable[[Writing, Plan], Written]] = {
 
 def archive_edits(workspace: Workspace, agent: str, rows: Sequence[str]) -> list[Edit]:
     """Return the edit that puts rows of a memory into the day's archive; none without rows."""
+    if not rows:
+        return []
     day = workspace.wall()[:10]
-    archive = Runs(workspace).page(workspace.own_path(agent, f"archive-{day}.md"))
-    after = memory_md.archive(archive.before or b"", rows, agent, day)
-    return [_unlinked(workspace, archive.to(after))] if rows else []
+    archive = _unlinked(workspace, workspace.own_path(agent, f"archive-{day}.md"))
+    return [archive.to(memory_md.archive(archive.before or b"", rows, agent, day))]
 
 
-def _unlinked(workspace: Workspace, edit: Edit) -> Edit:
-    """Return an edit; raise DiskError where its file, or one of the folders, is a link."""
-    if workspace.files.is_linked(workspace.root / edit.path):
-        raise DiskError(f"{edit.path} is a link, or lies behind one; it was left alone")
-    return edit
+def _unlinked(workspace: Workspace, path: str) -> Edit:
+    if workspace.files.is_linked(workspace.root / path):
+        raise DiskError(f"{path} is a link, or lies behind one; it was left alone")
+    return Runs(workspace).page(path)
 
 
 def _writer_of(item: Item) -> str:

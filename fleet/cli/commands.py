@@ -40,8 +40,7 @@ _TABLE = {
         "journal": "search",
         "lessons": "patterns show gossip",
         "dashboard": "start",
-        "inbox": "inbox review",
-        "records": "undo",
+        "inbox": "inbox review undo",
     },
     "learn": {
         "lessons": "edit retire restore merge unmerge feedback guard stats",
@@ -55,8 +54,7 @@ _TABLE = {
     },
     "memory": {
         "lessons": "promote demote",
-        "reflection": "reflect done tidy sleep consolidate migrate",
-        "records": "records",
+        "reflection": "reflect done tidy sleep consolidate migrate records",
     },
     "upkeep": {
         "upkeep": "status doctor export backup restore-backup upgrade",

@@ -1,25 +1,27 @@
-"""Commands for a person's decisions: the inbox, pairs of lessons to review, writers to block."""
+"""Commands for a person's decisions: the inbox, pairs of lessons to review, runs to take back, writers to block."""
 
 import os
 import sys
 import termios
 import tty
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
 
-from fleet.app import inbox, reviewing
+from fleet.app import inbox, reviewing, undoing
 from fleet.app.finding import lesson_as_json
 from fleet.app.inbox import Listing
 from fleet.app.reviewing import Changes, Pair, Question
+from fleet.app.undoing import Undone
 from fleet.cli import output
 from fleet.cli.output import argument, flag, option
 from fleet.model.errors import DiskError, FleetError, UsageError
 from fleet.reflect.inbox import KINDS, PAIRS, Decision, Entry, Inboxes
+from fleet.store.runs import Run
 from fleet.store.workspace import Workspace
-from fleet.text.screening import counted, one_line
+from fleet.text.screening import counted, one_line, shortened
 
 app = output.commands()
 
@@ -29,6 +31,8 @@ _CAUGHT_UP = "all caught up: nothing waits for a decision"
 _DIFF_LINES = 12
 _EVIDENCE_MAX = 10
 _ROW_CHARS_MAX = 500
+_LISTED, _GONE = 20, 3
+_SUBJECT_CHARS = 120
 _END = frozenset(("q", "\x03", "\x04", "\x1b"))
 _KEYS = {"y": (_APPROVE, ""), "n": (_REJECT, "")}
 _HOLDS = {"1": (_APPROVE, "first"), "2": (_APPROVE, "second"), "b": (_REJECT, "")}
@@ -41,11 +45,7 @@ _WHICH = "  1 the first holds   2 the second   b both, each in its own context  
 def _inbox(
     action: Annotated[
         str,
-        argument(
-            "[approve|reject]",
-            "Without it: ask about each item that waits.",
-            autocompletion=lambda: [*_DECIDE],
-        ),
+        argument("[approve|reject]", "Without it: ask about each item that waits.", autocompletion=lambda: [*_DECIDE]),
     ] = "",
     ids: Annotated[
         list[str] | None,
@@ -149,13 +149,11 @@ def _as_json(workspace: Workspace, entry: Entry) -> dict[str, object]:
     return item | more | {"since": entry.item.at, "until": entry.last_day()}
 
 
-def _head(entry: Entry) -> str:
-    return f"{entry.item.id}  {entry.item.kind} for {entry.agent}, since {entry.item.at[:10]}: {entry.item.title}"
-
-
 def _rows(workspace: Workspace, entry: Entry, diff_lines: int = _DIFF_LINES) -> list[str]:
     """Return what a person needs for a decision: the item, its evidence, its diff, and its last day."""
-    rows = [_head(entry), *(f"    · {one_line(each)}" for each in entry.item.evidence[:_EVIDENCE_MAX])]
+    item = entry.item
+    rows = [f"{item.id}  {item.kind} for {entry.agent}, since {item.at[:10]}: {item.title}"]
+    rows += [f"    · {one_line(each)}" for each in item.evidence[:_EVIDENCE_MAX]]
     diff = [f"    {row}" for row in inbox.diff_of(workspace, entry).splitlines()]
     rows += diff[:diff_lines]
     if len(diff) > diff_lines:
@@ -269,15 +267,9 @@ def _left_out_rows(question: Question) -> list[str]:
     answers = "|".join(reviewing.ANSWERS_TO_LEFT_OUT)
     return [
         f"{question.name}  {question.summary}",
-        *_listed([(each.id, each.in_one_line()) for each in question.lessons], "  "),
+        *_some([f"  {each.id}  {each.in_one_line()}" for each in question.lessons], reviewing.SHOWN_MAX),
         f"  left out here until you answer: fleet review --answer {question.name}={answers}",
     ]
-
-
-def _listed(lessons: Sequence[tuple[str, str]], indent: str) -> list[str]:
-    rows = [f"{indent}{id_}  {text}" for id_, text in lessons[: reviewing.SHOWN_MAX]]
-    more = len(lessons) - len(rows)
-    return [*rows, f"{indent}and {more:,} more: --json"] if more else rows
 
 
 def _list(pairs: list[Pair]) -> None:
@@ -289,6 +281,70 @@ def _list(pairs: list[Pair]) -> None:
         output.note(f"answer each: fleet review --answer {pairs[0].name}={answers}")
     else:
         output.echo("no pair waits for an answer")
+
+
+# --- taking back ------------------------------------------------------------------------------------------------------
+
+
+@app.command("undo")
+def _undo(
+    run: Annotated[
+        str | None,
+        argument(
+            "[RUN]",
+            "A run's id; none: the last command here.",
+            autocompletion=output.completing(
+                lambda workspace, _: [(each.id, each.summary) for each, _ in undoing.listed(workspace)]
+            ),
+        ),
+    ] = None,
+    is_listing: Annotated[bool, flag("--list", "List the runs that can be taken back.")] = False,
+    everything: Annotated[bool, flag("--all", "With --list: all of them.")] = False,
+) -> None:
+    """Take back the last command, or any run of fleet's own. What a person wrote since stays; undo it to redo."""
+    if (is_listing and run is not None) or (everything and not is_listing):
+        raise UsageError("--list takes no run, and --all belongs to --list; nothing was changed")
+    with output.opened() as workspace:
+        if is_listing:
+            runs = undoing.listed(workspace)
+            listed = runs if everything else runs[:_LISTED]
+            _list_runs(listed, [undoing.subject_text(workspace, run) for run, _ in listed], len(runs))
+            return
+        with output.progress("Taking back"):
+            undone = undoing.undo(workspace, run)
+        document = undone._asdict() | {"run": undone.run.id, "kind": undone.run.kind, "told": undone.run.summary}
+        output.show(document, _undone_rows(undone))
+
+
+def _list_runs(runs: list[tuple[Run, str]], subjects: list[str], total: int) -> None:
+    documents, rows = [], []
+    for (run, undone_by), subject in zip(runs, subjects, strict=True):
+        document = {name: getattr(run, name) for name in ("id", "kind", "agent", "at")}
+        files = [edit.path for edit in run.edits]
+        documents.append(document | {"told": run.summary, "about": subject, "files": files, "undone_by": undone_by})
+        text = ": ".join(filter(None, (run.summary, shortened(one_line(subject), _SUBJECT_CHARS))))
+        rows.append(f"{run.id:<26}  {output.when(run.at)}  {text}{undone_by and f'  (taken back by {undone_by})'}")
+    rows += [f"and {total - len(runs):,} older; --all lists them"] if total > len(runs) else []
+    output.show({"runs": documents, "total": total}, rows or "no run is noted here yet")
+
+
+def _undone_rows(undone: Undone) -> list[str]:
+    rows = [f"taken back: {undone.run.id}: {undone.run.summary or undone.run.kind}"]
+    rows += [f"  {path} is as it was" for path in undone.restored]
+    rows += [f"  {path} keeps what was written since; the run's own lines are out" for path in undone.merged]
+    rows += _some([f"  {each}" for each in undone.did])
+    rows += _some([f"  left: {each}" for each in undone.left])
+    stated = undone.run.lessons
+    gone = [each for each in stated if each.startswith("d-")]  # a discovery does not come back
+    if len(gone) < len(stated) or undone.run.fields or not gone:
+        but = f"all but {', '.join(gone[:_GONE])}{', ...' * (len(gone) > _GONE)}" if gone else "it"
+        rows.append(f"`fleet undo {undone.undone_by}` redoes {but}")
+    return rows
+
+
+def _some(rows: list[str], most: int = _LISTED) -> list[str]:
+    more = len(rows) - most
+    return [*rows[:most], f"  ... and {more:,} more: --json names them"] if more > 0 else rows
 
 
 # --- blocking ---------------------------------------------------------------------------------------------------------
@@ -334,8 +390,8 @@ def _block_rows(changes: Changes, *, dry_run: bool) -> list[str]:
         if dry_run
         else f"{changes.name} is blocked here{since}; `fleet unblock {changes.name}` undoes it",
         f"  left out: {counted(len(changes.gone), 'lesson')}, {entries}; changed: {len(changes.other):,}",
-        *_listed(list(changes.gone.items()), "    "),
-        *_listed([(each.id, each.in_one_line()) for each in changes.differences], "    "),
+        *_some([f"    {each}  {text}" for each, text in changes.gone.items()], reviewing.SHOWN_MAX),
+        *_some([f"    {each.id}  {each.in_one_line()}" for each in changes.differences], reviewing.SHOWN_MAX),
     ]
     rows += [f"  {'would leave' if dry_run else 'left'} {agent}'s memory.md: {row}" for agent, _, row in changes.left]
     rows += [
@@ -351,9 +407,7 @@ def _block_rows(changes: Changes, *, dry_run: bool) -> list[str]:
 
 def _block_as_json(changes: Changes, *, dry_run: bool) -> dict[str, Any]:
     lessons = [{"id": id_, "text": text} for id_, text in changes.gone.items()]
-    kept = [{"agent": agent, "id": id_, "row": row} for agent, id_, row in changes.kept]
     same = {name: getattr(changes, name) for name in ("name", "since", "discoveries", "retired")}
-    left = [each._asdict() for each in changes.left]
-    differences = [each._asdict() for each in changes.differences]
-    document = {"dry_run": dry_run, "lessons": lessons, **same}
-    return document | {"changed": changes.other, "differences": differences, "left": left, "approved": kept}
+    parts: dict[str, Any] = {"differences": changes.differences, "left": changes.left, "approved": changes.kept}
+    document = {"dry_run": dry_run, "lessons": lessons, **same, "changed": changes.other}
+    return document | {name: [each._asdict() for each in part] for name, part in parts.items()}

@@ -1,4 +1,4 @@
-"""Commands of reflection and housekeeping: reflect on sessions, tidy notes, sleep, merge daily logs into topics."""
+"""Commands of reflection and housekeeping: reflect on sessions, tidy, sleep, merge daily logs, and what each did."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -8,32 +8,28 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from fleet.app import consolidating, session_end, sleeping, tidying
+from fleet.app import consolidating, finding, session_end, sleeping, tidying
 from fleet.app.consolidating import ConsolidationResult
 from fleet.app.session_end import ReflectResult
 from fleet.app.sleeping import Phase, Slept
 from fleet.app.tidying import TidyResult
 from fleet.app.writing import Plan
 from fleet.cli import output, serve
-from fleet.cli.output import EXIT_NO, EXIT_REFUSED, echo, flag, note, option
+from fleet.cli.output import EXIT_NO, EXIT_REFUSED, argument, echo, flag, note, option
 from fleet.model.errors import BusyError, NoError, UsageError
 from fleet.reflect import consolidation
 from fleet.reflect.auto_reflect import READY
 from fleet.reflect.consolidation import Gates
 from fleet.reflect.housekeeping import DreamReport, Mode
-from fleet.reflect.records import Record
+from fleet.reflect.records import Pass, Record, Records
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted, for_terminal
 
 app = output.commands()
 
 _ROWS = 40
+_PASSES = 20
 _REPORT_CHARS_MAX = 256 * 1024
-
-Reflector = Annotated[
-    str, option("--use", "NAME", "Reflector on this machine from now on: claude, codex, gemini, or rules.")
-]
-Agree = Annotated[bool, flag("--agree", "Agree that the reflector of fleet.toml may be asked.")]
 
 
 @app.command("reflect")
@@ -42,8 +38,8 @@ def _reflect(
     last: Annotated[bool, flag("--last", "The newest session of this project.")] = False,
     since: Annotated[str, option("--all-since", "DAYS", "All sessions of the last days: 7d.")] = "",
     dry_run: Annotated[bool, flag("--dry-run", "Show what would be read and written, and what it may cost.")] = False,
-    use: Reflector = "",
-    agrees: Agree = False,
+    use: Annotated[str, option("--use", "NAME", "Reflector here from now on: claude, codex, gemini, or rules.")] = "",
+    agrees: Annotated[bool, flag("--agree", "Agree that the reflector of fleet.toml may be asked.")] = False,
 ) -> bool:
     """Reflect on a session: write its lessons, notes and a skill where they belong. `fleet undo` takes it back."""
     wanted = output.chosen.session
@@ -59,7 +55,7 @@ def _reflect(
         if since:
             paths = [transcript] if transcript else []
             return _all(workspace, who, _days(since), paths, dry_run=dry_run) or has_chosen
-        if transcript is None and not wanted and not last:
+        if not (transcript or wanted or last):
             raise UsageError(
                 "name a session: --last, --transcript PATH, --session ID, or --all-since 7d. Nothing was done"
             )
@@ -105,13 +101,9 @@ def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dr
     history = session_end.history(workspace, agent, days, paths)
     for trouble in history.troubles:
         note(for_terminal(trouble))
-    tokens = sum(each.tokens for each in history.waiting)
-    choice = session_end.Choice(workspace)
-    reflector = "rules, since nobody here agreed to the reflector" if choice.unagreed() else choice.named
-    summary = (
-        f"{counted(len(history.waiting), 'session')} to reflect on, {history.done:,} reflected on earlier; about "
-        f"{tokens:,} tokens, at most ${history.usd:.2f} with {reflector}"
-    )
+    number, tokens = counted(len(history.waiting), "session"), sum(each.tokens for each in history.waiting)
+    cost = f"about {tokens:,} tokens, at most ${history.usd:.2f} with {session_end.Choice(workspace).reflector}"
+    summary = f"{number} to reflect on, {history.done:,} reflected on earlier; {cost}"
     if dry_run:
         rows = [{"session": each.session, "at": each.at, "tokens": each.tokens} for each in history.waiting]
         output.show({"sessions": rows, "done": history.done, "tokens": tokens, "usd": history.usd}, summary)
@@ -212,10 +204,8 @@ def _tidied_rows(tidied: TidyResult, *, dry_run: bool) -> list[str]:
     rows = [tidied.report.summary()]
     if tidied.report.dream_report_ingested is not None:
         host = tidied.report.dream_report_ingested
-        rows.append(
-            f"the host's own report: {host.consolidated:,} consolidated, {host.removed:,} removed, "
-            f"{host.reindexed:,} reindexed"
-        )
+        counts = f"{host.consolidated:,} consolidated, {host.removed:,} removed, {host.reindexed:,} reindexed"
+        rows.append(f"the host's own report: {counts}")
     if tidied.report.dreamed_accepted:
         rows.append(f"{counted(tidied.report.dreamed_accepted, 'fact')} of the host's memory: fleet inbox")
     if dry_run or tidied.left:
@@ -225,12 +215,13 @@ def _tidied_rows(tidied: TidyResult, *, dry_run: bool) -> list[str]:
     for one, other in tidied.plan.contradictions:
         rows.append(f"{one} and {other} contradict each other: fleet review, or fleet retire")
     if tidied.left:
-        rows.append(f"that is more than a run changes by itself; nothing was changed. {tidied.left}")
-    elif dry_run:
-        rows.append("nothing was changed")
-    elif tidied.run:
-        rows.append(f"`fleet undo {tidied.run}` takes it back")
-    return rows
+        return [*rows, f"that is more than a run changes by itself; nothing was changed. {tidied.left}"]
+    return rows + _ending(tidied.run, dry_run=dry_run)
+
+
+def _ending(run: str, *, dry_run: bool) -> list[str]:
+    """Return the last row: that a dry run changed nothing, or what takes a run back."""
+    return ["nothing was changed"] if dry_run else [f"`fleet undo {run}` takes it back"] if run else []
 
 
 @app.command("sleep")
@@ -259,15 +250,11 @@ def _sleep(
 
 def _slept_rows(slept: Slept, *, dry_run: bool) -> list[str]:
     rows = [row for phase in slept.phases for row in _phase_rows(phase, dry_run=dry_run)]
-    if dry_run:
-        rows.append("nothing was changed")
-    elif slept.run:
-        rows.append(f"`fleet undo {slept.run}` takes it back")
-    elif slept.changed:
-        rows.append("nothing of it needs taking back")
-    else:
-        rows.append("nothing to do" if not slept.phases else "nothing was changed")
-    return rows
+    if not slept.phases:
+        return ["nothing to do"]
+    if slept.changed and not slept.run and not dry_run:
+        return [*rows, "nothing of it needs taking back"]
+    return rows + _ending(slept.run, dry_run=dry_run or not slept.run)
 
 
 def _phase_rows(phase: Phase, *, dry_run: bool) -> list[str]:
@@ -326,14 +313,10 @@ def _show_gates(gates: Gates) -> None:
 def _show_consolidated(result: ConsolidationResult, *, dry_run: bool, force: bool) -> None:
     plan = result.plan or consolidation.Plan({}, {})
     rows = [f"{name}: {summary}" for name, summary in plan.phases.items()]
-    if dry_run and result.diff:
-        rows += ["", result.diff, "", "nothing was changed: --dry-run"]
-    else:
-        rows.append(result.summary())
+    rows += ["", result.diff, ""] if dry_run and result.diff else [result.summary()]
     if dry_run and not force and not result.gates.is_open:
         rows.append(f"a gate is closed, so that without --force nothing is done: {result.gates.summary()}")
-    if result.run:
-        rows.append(f"undo: fleet undo {result.run}")
+    rows += _ending(result.run, dry_run=dry_run)
     document = {"changed": bool(result.run), "run": result.run, "dry_run": dry_run, "gates": result.gates.summary()}
     document |= {"files": sorted(plan.files), "added": plan.added, "merged": plan.merged, "flagged": plan.flagged}
     phases = [{"phase": name, "told": summary} for name, summary in plan.phases.items()]
@@ -350,12 +333,86 @@ def _migrate(
     """Move a monolithic .agents.local.md to daily logs, topics and an index; the old file is kept beside it."""
     with output.acting() as (workspace, who):
         migrated = consolidating.migrate(workspace, who, dry_run=dry_run, with_agents_md=agents_md)
-        rows = [*migrated.files, *([migrated.diff] if migrated.diff else [])]
-        if not rows:
-            rows = [f"nothing to migrate: the scratchpad holds the directive and {READY} alone"]
-        elif dry_run:
-            rows.append("nothing was changed: --dry-run")
-        else:
-            rows.append(f"undo: fleet undo {migrated.run}")
+        rows = [*migrated.files, *filter(None, [migrated.diff])]
+        rows += _ending(migrated.run, dry_run=dry_run) if rows else []
+        rows = rows or [f"nothing to migrate: the scratchpad holds the directive and {READY} alone"]
         document = {"files": list(migrated.files), "run": migrated.run, "diff": migrated.diff, "dry_run": dry_run}
         output.show(document, rows)
+
+
+# --- what it came to --------------------------------------------------------------------------------------------------
+
+
+@app.command("records")
+def _records(
+    action: Annotated[str, argument("[show]", "Show one pass; without it: list the newest.")] = "",
+    number: Annotated[int, argument("[N]", "Its number in the list.")] = 0,
+    since: Annotated[str, option("--since", "DATE", "From this day on, YYYY-MM-DD.")] = "",
+) -> None:
+    """Show what each reflection and each night's tidying did, what it cost, and why it saved nothing."""
+    first = finding.first_stamp(since)
+    if action not in ("", "show") or (action == "show") != (number > 0):
+        raise UsageError("usage: `fleet records`, or `fleet records show N`")
+    with output.acting(or_guest=True) as (workspace, who):
+        passes = Records(workspace, who).passes()
+        if number:
+            if number > len(passes):
+                raise NoError(f"{who} has no record {number}; `fleet records` lists them")
+            _show_pass(passes[number - 1])
+            return
+        recent = [each for each in reversed(passes) if each.record.at >= first]
+        deferred, interrupted = Records(workspace, who).deferred(), Records(workspace, who).interrupted()
+        document = {
+            "records": [_pass_as_json(each) for each in recent],
+            "deferred": [{"session": each.session, "at": each.at, "why": each.why} for each in deferred],
+            "interrupted": [{"session": each.session, "at": each.at, "usd": each.usd} for each in interrupted],
+        }
+        output.show(document, _listed(recent, deferred, interrupted, since))
+
+
+def _pass_as_json(pass_: Pass) -> dict[str, object]:
+    record = pass_.record
+    more = {"number": pass_.number, "usd": pass_.usd, "undone": pass_.undone, "saved": record.saved}
+    return record.as_json(with_raw=False) | more | {"told": record.summary()}
+
+
+def _listed(passes: list[Pass], deferred: list[Record], interrupted: list[Record], since: str) -> list[str]:
+    rows = [_row(each) for each in (passes if since else passes[:_PASSES])]
+    if len(passes) > _PASSES and not since:
+        rows.append(f"and {len(passes) - _PASSES:,} older; --since DATE lists them")
+    rows += [f"deferred: session {late.session or '?'}, since {late.at[:10]}: {late.why}" for late in deferred]
+    rows += [
+        f"not finished: session {each.session or '?'}, since {output.when(each.at)}, ${each.usd or 0.0:.2f} reserved: "
+        "another process works on it, or it was killed and the next `fleet sleep` goes on"
+        for each in interrupted
+    ]
+    return rows or ["no session was reflected on yet"]
+
+
+def _row(pass_: Pass) -> str:
+    record = pass_.record
+    by = " ".join(filter(None, (record.reflector, record.model)))
+    what = f"{record.kind} {record.outcome}".strip() + (f" by {by}" if by else "")
+    state = f"  (undone {output.when(pass_.undone)})" if pass_.undone else ""
+    cost = f", ${pass_.usd:.2f}" if pass_.usd is not None else ", cost not known" if record.kind == "reflection" else ""
+    return f"{pass_.number:>4}  {output.when(record.at)}  {what}{cost}: {record.summary()}{state}"
+
+
+def _show_pass(pass_: Pass) -> None:
+    record, drawn = pass_.record, session_end.cited_lines(pass_.record)
+    tokens = f"{record.tokens_in:,} tokens read, {record.tokens_out:,} written, {record.duration_s:.1f} s"
+    rows = [_row(pass_), f"  run {record.run}, session {record.session or '?'} of {record.host or '?'}; {tokens}"]
+    rows += [f"  left out: {record.left_out}"] if record.left_out else []
+    rows += [f"  {record.why}"] if record.why and record.why not in record.summary() else []
+    for writer in record.writers:
+        ids = f": {', '.join(writer.ids)}" if writer.ids else ""
+        rows.append(f"  {writer.name}: {writer.count}{ids}{f'; failed: {writer.error}' if writer.error else ''}")
+        rows += [f"    not {why}" for why in writer.skipped]
+    if record.drawn:
+        is_there = Path(record.transcript).expanduser().is_file()
+        how = ":" if drawn else ", which has none of those lines any more" if is_there else ", which is gone"
+        rows.append(f"  drawn from {record.transcript}{how}")
+        rows += [f"    {number:>6}  {text}" for number, text in drawn]
+    rows += ["  answer:", *(f"    {row}" for row in record.raw.splitlines())] if record.raw else []
+    lines = [{"line": number, "text": text} for number, text in drawn]
+    output.show(_pass_as_json(pass_) | {"raw": record.raw, "drawn_lines": lines}, rows)

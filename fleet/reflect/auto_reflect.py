@@ -1,9 +1,8 @@
 """Pages of auto-reflect in every known form: the scratchpad, the daily logs, and ``AGENTS.md``. Pure.
 
 A change returns a new text in which every other line is as it was. Lines that fleet did not write are never moved or
-removed; of those it wrote, promoted rows leave their table, and observations go to the daily logs when the page grows
-beyond ``LINES_MAX``. One rule at a time goes into ``AGENTS.md``. Where its place would be a guess, or the file would
-become too long, nothing is written, and the error has the reason.
+removed. Where the place of a rule in ``AGENTS.md`` would be a guess, or the file would become too long, nothing is
+written, and the error has the reason.
 
 A daily log, ``.agents/logs/YYYY-MM-DD.md``, is append-only, with a block for each session, which a comment under its
 heading names (docs/adr/0024). A block without one is a session of its own, told apart by its day and heading.
@@ -77,10 +76,7 @@ class Entry(NamedTuple):
 
     @classmethod
     def listed(cls, page: Page, *titles: str) -> "list[Entry]":
-        """Return the entries of the sections of these titles, or of the page.
-
-        Entries are rows of a table, pipe lines or bullets, also in a code fence or in brackets.
-        """
+        """Return the rows of tables, pipe lines and bullets of the sections of these titles, or of the whole page."""
         entries: list[Entry] = []
         category, is_categorised = "", False
         parts = (page.inside(section) for title in titles for section in page.named(title))
@@ -94,14 +90,10 @@ class Entry(NamedTuple):
             after = candidates[index + 1].text.strip() if index + 1 < len(candidates) else ""
             if is_header := bool("|" in text and "-" in after and re.fullmatch(_RULE, after)):
                 is_categorised = _plain(Page.cells(text)[0]) == "category"
-            if (
-                not text
-                or text.startswith(("```", "~~~"))
-                or re.fullmatch(_RULE, text)
-                or is_header
-                or (Whose.named_on(row) is not None and Statement.observed([row]))
-            ):
-                continue  # nor is a table's header row an entry, or an observation whose heading a person deleted
+            # Nor is an observation an entry, whose heading a person deleted.
+            is_observation = Whose.named_on(row) is not None and Statement.observed([row])
+            if not text or is_header or is_observation or re.fullmatch(rf"```.*|~~~.*|{_RULE}", text):
+                continue
             if (entry := _entry(text, category, has_own=is_categorised and text[0] == "|")) is not None:
                 entries.append(entry._replace(number=row.number))
         return entries
@@ -387,13 +379,9 @@ _NOTHING = frozenset({"", "none", "nothing", "n/a", "na", "-", "—", "(none)", 
 
 
 class Block(NamedTuple):
-    """One session's block of a daily log.
+    """One session's block of a daily log. ``is_whole``: it has more than observations.
 
-    Attributes:
-        at: the minute, or the day alone.
-        stamp: the time to the second, "" in a block that fleet did not write.
-        is_whole: it has more than observations.
-        run: id of the reflection that it was written from, "" for none.
+    ``at``: its minute, or day; ``stamp``: its second, and ``run``: the reflection that it was written from, or "".
     """
 
     session: str
@@ -457,8 +445,6 @@ class DailyLog:
         match = re.fullmatch(_LOG_FILE, path.rpartition("/")[2])
         return match[1] if match and dates.to_ms(match[1]) is not None else ""
 
-    # --- writing ------------------------------------------------------------------------------------------------------
-
     def appended_block(self, whose: Whose, by_kind: Mapping[str, Iterable[str]], run: str = "") -> str:
         """Return the text to append for a session's block.
 
@@ -476,12 +462,8 @@ class DailyLog:
     def appended_observation(self, whose: Whose, line: str) -> str:
         """Return the text to append for an observation: the line alone where its session's observations are last."""
         last = self._text[self._text.rfind("\n## ") + 1 :]
-        at = last.rfind("\n### ")
-        if (
-            last.startswith("## ")
-            and f"<!-- {whose.key} " in last
-            and at == last.rfind(f"\n### {_LOG_TITLES['observed']}\n") > 0
-        ):
+        is_of_session = last.startswith("## ") and f"<!-- {whose.key} " in last
+        if is_of_session and last.rfind("\n### ") == last.rfind(f"\n### {_LOG_TITLES['observed']}\n") > 0:
             return f"{line}\n" if last.endswith("\n") else f"\n{line}\n"
         return self.appended_block(whose, {"observed": (line,)})
 
@@ -494,8 +476,6 @@ class DailyLog:
         if not self._text.strip():
             return f"# Daily Log — {self._day}\n\n"
         return "" if self._text.endswith("\n\n") else "\n" if self._text.endswith("\n") else "\n\n"
-
-    # --- reading ------------------------------------------------------------------------------------------------------
 
     def blocks(self) -> list[Block]:
         """Return the sessions' blocks."""

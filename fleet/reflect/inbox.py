@@ -5,7 +5,7 @@ as it was nor in other words. An item that was never shown never expires. A deci
 review`` answered, a lesson that was promoted by hand) is one here.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import date, timedelta
 from hashlib import blake2b
@@ -76,13 +76,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="decision"):
-    """Decision on an item.
-
-    Attributes:
-        outcome: withdrawn: by the run that proposed it.
-        did: change that the decision made, in a line.
-        run: that can be taken back (``store/runs``).
-    """
+    """Decision on an item: what it changed, in a line, and the run that can be taken back (``store/runs``)."""
 
     id: str
     outcome: _Outcome = msgspec.field(name="said")
@@ -101,12 +95,9 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="s
 
 
 class Entry(NamedTuple):
-    """Item and its state.
+    """Item with its decision, None while it waits, and the one that was taken back last (``was``).
 
-    Attributes:
-        decision: None while it waits.
-        shown: stamp of the first time that a person was shown it, or that it was dropped; "" for never.
-        was: the decision that was taken back last.
+    ``shown``: stamp of the first time that a person was shown it, or that it was dropped; "" for never.
     """
 
     agent: str
@@ -135,10 +126,7 @@ class Entry(NamedTuple):
 
 
 class _Put(NamedTuple):
-    """Outcome of putting an item in: its id, or that of the item that it repeats.
-
-    ``is_new``: it waits now and did not before its run; ``why``: why it is not new, in a sentence.
-    """
+    """Outcome of putting an item in: its id, or that of the item that it repeats, and why it is not new."""
 
     id: str
     is_new: bool
@@ -169,10 +157,7 @@ class Inbox:
         self._lines = JsonLines(workspace.files, workspace.home(agent) / FILE_NAME)
 
     def put(self, items: Sequence[Item], *, dry_run: bool = False) -> list[_Put]:
-        """Put in those that neither wait nor were approved or rejected, in whatever words; return each's outcome.
-
-        ``dry_run``: return it, and put in nothing.
-        """
+        """Put in those that neither wait nor were approved or rejected, in whatever words; return each's outcome."""
         with self._locked():
             known = {each.item.id: each for each in self.entries()}
             outcomes, new, met = list[_Put](), list[Item](), set[str]()
@@ -201,8 +186,8 @@ class Inbox:
             _take_line(by_id, self._agent, line)
         return list(by_id.values())
 
-    def decide(self, decisions: Sequence[Decision]) -> set[str]:
-        """Append decisions, in one write that is durable when this returns; return the ids of the items they decide.
+    def decide(self, decisions: Sequence[Decision]) -> None:
+        """Append decisions, in one write that is durable when this returns.
 
         One that nobody gave and that did nothing (elsewhere, expired) is left out where the item was decided since it
         was read: an answer keeps its reason and its run.
@@ -212,22 +197,12 @@ class Inbox:
             known = {each.item.id for each in self.entries() if not each.is_pending}
             made = [each for each in decisions if each.run or each.outcome not in _UNANSWERED or each.id not in known]
             self._lines.add([msgspec.structs.replace(each, at=at) for each in made])
-        return {each.id for each in made}
 
     def show(self, ids: Iterable[str]) -> None:
         """Note that a person was shown these items, with evidence and diff."""
         at = self._workspace.wall()
         with self._locked():
             self._lines.add([_Shown(id=each, at=at) for each in ids])
-
-    def expire(self, stays: Callable[[Entry], bool] = lambda _: False) -> list[Entry]:
-        """Drop the items that were shown and whose last day has passed, but for some that stay; return them."""
-        today = self._workspace.wall()[:_DAY_CHARS]
-        overdue = [each for each in self.entries() if each.is_pending and (day := each.last_day()) and day < today]
-        last_days = {each.item.id: f"its last day was {each.last_day()}" for each in overdue if not stays(each)}
-        decisions = [Decision(id=id_, outcome="expired", why=why) for id_, why in last_days.items()]
-        expired = self.decide(decisions) if decisions else ()
-        return [each for each in overdue if each.item.id in expired]
 
     def _locked(self) -> AbstractContextManager[None]:
         return self._workspace.lock(f"inbox-{self._agent}")
@@ -249,6 +224,11 @@ class Inboxes:
         """Return the entries that wait, of a kind if it is named, the best-evidenced first; of equals the oldest."""
         entries = [each for each in self.entries() if each.is_pending and kind in ("", each.item.kind)]
         return sorted(entries, key=lambda each: (-each.item.weight, each.item.at, each.item.id))
+
+    def overdue(self) -> list[Entry]:
+        """Return the entries that wait, were shown, and whose last day has passed."""
+        today = self._workspace.wall()[:_DAY_CHARS]
+        return [each for each in self.waiting() if (day := each.last_day()) and day < today]
 
     def dropped(self) -> list[Entry]:
         """Return the entries that nobody decided in time, for a week or until a person is shown that they went."""
@@ -272,9 +252,8 @@ class Inboxes:
 
     def show(self, shown: Iterable[Entry]) -> None:
         """Note that a person was shown these items; only the first time is written."""
-        new = [(each.agent, each.item.id) for each in shown if not each.shown]
-        for agent in dict.fromkeys(agent for agent, _ in new):
-            Inbox(self._workspace, agent).show(id_ for whose, id_ in new if whose == agent)
+        for entry in (each for each in shown if not each.shown):
+            Inbox(self._workspace, entry.agent).show([entry.item.id])
 
     def settle(self, kind: str, key: str, did: str, run: str = "") -> None:
         """Close the items of a key, since their subject was decided elsewhere, by a run if one is named."""
@@ -288,14 +267,10 @@ class Inboxes:
         With ``again`` the run stands once more, and all that is reverted. Return the changed entries as they were.
         """
         changed = []
-        for agent in self.agents:
-            box = Inbox(self._workspace, agent)
-            decided = [
-                (each, decision) for each in box.entries() if (decision := _decision_after(each, run, again=again))
-            ]
-            if decided:
-                box.decide([msgspec.structs.replace(decision, why=why) for _, decision in decided])
-            changed += [each for each, _ in decided]
+        for entry in self.entries():
+            if decision := _decision_after(entry, run, again=again):
+                Inbox(self._workspace, entry.agent).decide([msgspec.structs.replace(decision, why=why)])
+                changed.append(entry)
         return changed
 
     def days_to_decide(self) -> tuple[int, float]:

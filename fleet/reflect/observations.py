@@ -85,10 +85,9 @@ class Whose(NamedTuple):
 class Statement(NamedTuple):
     """Statement of an entry in a scratchpad or a log.
 
-    Attributes:
-        at: the minute, ``2026-03-18T14:32Z``, or the day alone.
-        session: its key: ``agent mark`` of a known one; ``@...`` of one that is told by time alone.
-        kind: of ``KINDS``; or done, worked, failed, decided, learned; "" for unknown.
+    ``at``: the minute, ``2026-03-18T14:32Z``, or the day alone.
+    ``session``: its key: ``agent mark`` of a known one; ``@...`` of one that is told by time alone.
+    ``kind``: of ``KINDS``; or done, worked, failed, decided, learned; "" for unknown.
     """
 
     text: str
@@ -192,10 +191,8 @@ def _kind_of(text: str) -> str:
 
 def without_label(text: str) -> str:
     """Return an observation without the label of its kind, and without a mark of repetition."""
-    for label, *_ in _words("labels").values():
-        if text.startswith(f"{label}: "):
-            text = text.removeprefix(f"{label}: ")
-            break
+    labels = "|".join(re.escape(label) for label, *_ in _words("labels").values())
+    text = re.sub(rf"\A(?:{labels}): ", "", text)
     return _again().sub("", text).strip() or text
 
 

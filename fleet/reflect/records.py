@@ -13,20 +13,14 @@ import msgspec
 
 from fleet.store.lines import JsonLines
 from fleet.store.workspace import Workspace
+from fleet.text.screening import counted
 
 FILE_NAME = "reflections.jsonl"
 RAN, RESERVED, SETTLED, DEFERRED, UNDONE = "ran", "reserved", "settled", "deferred", "undone"
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Account of one writer of a pass.
-
-    Attributes:
-        name: lessons, notes, skill, persona, user-model, next-check ...
-        ids: of what it wrote, put into the inbox or confirmed.
-        count: number of things saved; 0 where it only skipped.
-        skipped: what it did not write, each with the reason, in a sentence.
-    """
+    """Account of one writer of a pass: the ids and number of what it saved, and what it did not write, with why."""
 
     name: str
     ids: tuple[str, ...] = ()
@@ -36,18 +30,9 @@ class Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of the file.
+    """One line of the file, with the fields that docs/formats.md explains.
 
-    Attributes:
-        run: id of the pass; where it changed files, the id of its run (``store/runs``).
-        kind: of the pass: reflection, sleep, tidy, consolidation, auto-reflect.
-        at: stamp of the line; set by ``append``.
-        drawn: numbers of the transcript's lines, from 1, that something was drawn from.
-        left_out: what did not fit the budget, in a sentence.
-        reflector: rules, claude, command, endpoint ...
-        usd: cost of the pass, or the money reserved or settled; None where it is unknown.
-        outcome: success, partial, failure, or skipped where there was no answer to write down.
-        why: why nothing was saved, or it was deferred, skipped or undone; in a sentence.
+    ``at`` is set by ``append``; ``usd``, the cost or what was reserved or settled, is None where it is unknown.
     """
 
     run: str
@@ -84,18 +69,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the result of the pass in a sentence; where it saved nothing, the reason."""
         if self.kind != "reflection" and self.why:
             return self.why
-        if saved := [_counted(each) for each in self.writers if each.count]:
+        if saved := [counted(each.count, each.name.removesuffix("s")) for each in self.writers if each.count]:
             failed = [f"{each.name} failed: {each.error}" for each in self.writers if each.error]
             number = sum(each.startswith("i-") for writer in self.writers for each in writer.ids)
             pending = [f"{number} of these wait{'s' * (number == 1)} in the inbox"] if number else []
             return "; ".join([f"saved {', '.join(saved)}", *pending, *failed])
         reasons = [self.why, *(each.error for each in self.writers), *(why for w in self.writers for why in w.skipped)]
         return f"saved nothing: {next(filter(None, reasons), 'it found nothing worth keeping')}"
-
-
-def _counted(written: Written) -> str:
-    is_one = written.count == 1 and written.name in ("lessons", "notes", "topics", "parts")
-    return f"{written.count:,} {written.name[:-1] if is_one else written.name}"
 
 
 class Pass(NamedTuple):
@@ -154,27 +134,24 @@ class Records:
 
     def deferred(self) -> list[Record]:
         """Return the deferred reflections that have not run since, oldest first, each session once."""
-        pending: dict[str, Record] = {}
-        for record in self.read():
-            if record.line == DEFERRED:
-                pending.setdefault(record.session, record)
-            elif record.line == RAN and record.kind == "reflection":
-                pending.pop(record.session, None)
-        return list(pending.values())
+        return self._unfinished(DEFERRED)
 
     def interrupted(self) -> list[Record]:
-        """Return the reservations of reflections that are not finished, oldest first, each session once.
+        """Return the reservations of reflections that another process works on, or that were killed, oldest first.
 
-        Another process works on it, or was killed. A session whose transcript is gone waits for nothing, and one whose
-        question a person stopped is settled without an answer.
+        A session whose transcript is gone waits for nothing.
         """
+        return [each for each in self._unfinished(RESERVED) if Path(each.transcript).is_file()]
+
+    def _unfinished(self, line: str) -> list[Record]:
         pending: dict[str, Record] = {}
         for record in self.read():
-            if record.line == RESERVED:
-                pending[record.session] = record
-            elif record.kind == "reflection" and (record.line == RAN or (record.line == SETTLED and not record.raw)):
+            is_stopped = record.line == SETTLED and not record.raw  # by a person, while it was asked
+            if record.line == line:
+                pending.setdefault(record.session, record)
+            elif record.kind == "reflection" and (record.line == RAN or is_stopped):
                 pending.pop(record.session, None)
-        return [each for each in pending.values() if Path(each.transcript).is_file()]
+        return list(pending.values())
 
     def undo(self, run: str, why: str = "", *, again: bool = False) -> bool:
         """Note that a pass was undone, or with ``again`` that it stands once more; return whether it is known."""

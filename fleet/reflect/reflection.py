@@ -1,14 +1,11 @@
 """Reflection on a session: the reflectors, and the parser that recovers JSON from whatever a model wrote around it.
 
-Beside the seed's fields there is ``lessons``, each with the quotation that supports it. Recovery is aware of strings:
-a brace inside one opens and closes nothing. Of several objects the largest valid one counts; of one that breaks off,
-its part.
+Recovery is aware of strings: a brace inside one opens and closes nothing. Of several objects the largest valid one
+counts; of one that breaks off, its part.
 
-A reflector is a host's own client, any command, or an endpoint: the prompt is on standard input, the answer on
-standard output. One that hangs, dies or prints without end is stopped, with all its children, and results in an answer
-with its trouble: nothing is raised. It runs in an empty folder with fleet turned off, so that it reads no project's
-instructions and triggers no hook. ``claude`` is called without tools, hooks, memory or session file (as measured, see
-docs/reflection.md).
+A reflector is a host's own client, any command, or an endpoint. One that hangs, dies or prints without end is stopped,
+with all its children. It runs in an empty folder with fleet turned off, so that it reads no project's instructions and
+triggers no hook. ``claude`` is called without tools, hooks, memory or session file (docs/reflection.md).
 """
 
 import json
@@ -49,13 +46,9 @@ Outcome = Literal["success", "partial", "failure"]
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True):
-    """Lesson of a session.
+    """Lesson of a session, with the words of it that support it, and the number of their line (0: unknown).
 
-    Attributes:
-        wrong: the done, refused or failing action.
-        quote: words of the session that support it.
-        by: ``person`` where a person said so, ``failure`` where a command failed and then worked; "" for neither.
-        line: number of the transcript's line with the quotation; 0 for unknown.
+    ``by``: ``person`` where a person said so, ``failure`` where a command failed and then worked; "" for neither.
     """
 
     text: str
@@ -92,21 +85,19 @@ class _ParsedAnswer(NamedTuple):
 
 def parse(answer: str, banned: Sequence[str] = BANNED) -> _ParsedAnswer:
     """Return the reflection in an answer; a banned word anywhere rejects all of it."""
-    answer, why = answer[-ANSWER_CHARS_MAX:], "there is no JSON object in the answer"
+    reasons = list[str]()
     # The largest whole one; one with commas too many, or that breaks off, only where there is no whole one.
-    for objects, trouble in _readings(answer):
-        valid = list[tuple[int, Reflection]]()
-        for size, fields in objects:
+    for objects, trouble in _readings(answer[-ANSWER_CHARS_MAX:]):
+        for _, fields in sorted(objects, key=lambda each: -each[0]):
             try:
-                valid.append((size, _validated(fields)))
+                stated = _validated(fields)
             except ValueError as fault:
-                why = str(fault)
-        if valid:
-            _, best = max(valid, key=lambda each: each[0])
-            if word := _banned_word(best, banned):
+                reasons.append(str(fault))
+                continue
+            if word := _banned_word(stated, banned):
                 return _ParsedAnswer(None, f"the banned word {word!r} is in it: all of it is rejected")
-            return _ParsedAnswer(best, trouble)
-    return _ParsedAnswer(None, why)
+            return _ParsedAnswer(stated, trouble)
+    return _ParsedAnswer(None, reasons[0] if reasons else "there is no JSON object in the answer")
 
 
 def _banned_word(reflection: Reflection, banned: Sequence[str]) -> str:
@@ -121,8 +112,7 @@ def _banned_word(reflection: Reflection, banned: Sequence[str]) -> str:
 
 # --- recovery -------------------------------------------------------------------------------------------------------
 
-_Objects = list[tuple[int, dict[str, Any]]]
-"""JSON objects, each with its size."""
+_Objects = list[tuple[int, dict[str, Any]]]  # with their sizes
 
 
 def _readings(answer: str) -> Iterator[tuple[_Objects, str]]:
@@ -188,8 +178,8 @@ def _validated(fields: dict[str, Any]) -> Reflection:
     }
     reflection = msgspec.convert(_tidied(fields) | normalised, Reflection)
     if reflection.should_skill and not _SLUG.fullmatch(reflection.skill_slug or ""):
-        slug = json.dumps((reflection.skill_slug or "")[:60] or None)
-        raise ValueError(f"skill_slug {slug} is no slug: a-z, then a-z, 0-9 and '-', 2 to 50 characters")
+        slug = (reflection.skill_slug or "")[:60]
+        raise ValueError(f"skill_slug {slug!r} is no slug: a-z, then a-z, 0-9 and '-', 2 to 50 characters")
     return reflection
 
 
@@ -248,19 +238,15 @@ class Answer(NamedTuple):
     model: str = ""
 
 
-def _prompt(digest: str, mark: str, known: Sequence[str] = ()) -> str:
-    listed = "\n".join(f"- {inert(each)}" for each in known)
-    known_lessons = f"\n\nKnown already, say nothing of it anew:\n{listed}" if known else ""
-    return f"{_SHAPE}{known_lessons}\n\nThe record of the session:\n<{mark}>\n{digest}\n</{mark}>\n"
-
-
 def ask(reflector: str, settings: Reflect, digest: str, mark: str, known: Sequence[str] = ()) -> Answer:
     """Return the answer of a reflector about a session; a failure is its trouble, and never raised.
 
     ``mark``: a random tag around the digest.
     ``known``: lessons that it is not to repeat.
     """
-    prompt_text = _prompt(digest, mark, known)
+    listed = "".join(f"\n- {inert(each)}" for each in known)
+    known_lessons = f"\n\nKnown already, say nothing of it anew:{listed}" if known else ""
+    prompt_text = f"{_SHAPE}{known_lessons}\n\nThe record of the session:\n<{mark}>\n{digest}\n</{mark}>\n"
     if reflector == "endpoint":
         return _from_endpoint(settings, prompt_text)
     if reflector == "command":
@@ -271,9 +257,6 @@ def ask(reflector: str, settings: Reflect, digest: str, mark: str, known: Sequen
     client, read = CLIENTS[reflector]
     words = [f"{settings.max_usd:g}" if word == _USD else word for word in client]
     return _run(words, prompt_text if reflector == "claude" else f"{SYSTEM}\n\n{prompt_text}", settings.wait_s, read)
-
-
-# --- a process ------------------------------------------------------------------------------------------------------
 
 
 def _run(words: Sequence[str], prompt: str, wait_s: float, read: Callable[[str], Answer]) -> Answer:
@@ -302,13 +285,16 @@ def _run(words: Sequence[str], prompt: str, wait_s: float, read: Callable[[str],
         trouble = f"{late if why.is_late else much}, and was stopped"
     except (OSError, ValueError) as why:
         return Answer(trouble=f"{words[0]} could not be started from an empty folder: {why}", usd=0.0)
+    out = " ".join(done.out.decode("utf-8", "replace").split())
     answer = read(done.out.decode("utf-8", "replace"))
     if not trouble and done.code:
         message = " ".join(done.err.split())[-300:]
         trouble = f"{words[0]} ended with exit code {done.code}{f': {message}' if message else ''}"
-        trouble += f"; {answer.trouble}" if answer.trouble and done.out.strip() else ""
+    if not answer.text and (out or not trouble):
+        reason = answer.trouble or out[-300:] or "nothing"
+        trouble = "; ".join(filter(None, [trouble, f"{words[0]} gave no answer: {reason}"]))
     # An object that breaks off may still be parsed: the text is kept beside the trouble.
-    return answer._replace(trouble=trouble) if trouble else answer
+    return answer._replace(trouble=trouble)
 
 
 # --- output of clients ----------------------------------------------------------------------------------------------
@@ -316,22 +302,15 @@ def _run(words: Sequence[str], prompt: str, wait_s: float, read: Callable[[str],
 
 def _read_claude(out: str) -> Answer:
     output = _json(out)
-    usage, models = _dict(output.get("usage")), _dict(output.get("modelUsage"))
-    text = output.get("result")
+    usage, text = _dict(output.get("usage")), output.get("result")
     answer = Answer(
         text=text if isinstance(text, str) else "",
         usd=_number(output.get("total_cost_usd")),
-        tokens_in=sum(_count(usage.get(name)) for name in _READ_TOKENS),
+        tokens_in=sum(_count(tokens) for name, tokens in usage.items() if name.endswith("input_tokens")),
         tokens_out=_count(usage.get("output_tokens")),
-        model=next(iter(models), ""),
+        model=next(iter(_dict(output.get("modelUsage"))), ""),
     )
-    if output.get("is_error") is True or not answer.text:
-        message = answer.text or str(output.get("subtype", "")) or " ".join(out.split())[:200] or "nothing"
-        return answer._replace(text="", trouble=f"claude gave no answer: {message[:300]}")
-    return answer
-
-
-_READ_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    return answer._replace(text="", trouble=answer.text[:300]) if output.get("is_error") is True else answer
 
 
 def _read_codex(out: str) -> Answer:
@@ -342,20 +321,16 @@ def _read_codex(out: str) -> Answer:
         if event.get("type") == "item.completed" and item.get("type") == "agent_message":
             text = str(item.get("text", ""))
         usage = _dict(event.get("usage")) or usage
-    if not text:
-        return Answer(trouble=f"codex gave no answer: {' '.join(out.split())[-300:] or 'nothing'}")
     return Answer(text, tokens_in=_count(usage.get("input_tokens")), tokens_out=_count(usage.get("output_tokens")))
 
 
 def _read_gemini(out: str) -> Answer:
     output = _json(out)
-    text = output.get("response")
-    if not isinstance(text, str) or not text:
-        return Answer(out) if "{" in out and not output else Answer(trouble=f"gemini gave no answer: {out[:300]!r}")
+    text = output.get("response") if output else out
     models = _dict(_dict(output.get("stats")).get("models"))
     used = [_dict(_dict(each).get("tokens")) for each in models.values()]
     read, written = (sum(_count(each.get(name)) for each in used) for name in ("prompt", "candidates"))
-    return Answer(text, tokens_in=read, tokens_out=written, model=next(iter(models), ""))
+    return Answer(text if isinstance(text, str) else "", "", None, read, written, next(iter(models), ""))
 
 
 CLIENTS: dict[str, tuple[Sequence[str], Callable[[str], Answer]]] = {
@@ -377,11 +352,9 @@ CLIENTS: dict[str, tuple[Sequence[str], Callable[[str], Answer]]] = {
 
 def _plain(out: str) -> Answer:
     """Return the output of a command as an answer, with the cost_usd, model and tokens that it reports."""
-    if not out.strip():
-        return Answer(trouble="the command printed nothing")
     output = _json(out)
     return Answer(
-        out,
+        out.strip(),
         usd=_number(output.get("cost_usd", output.get("total_cost_usd"))),
         tokens_in=_count(output.get("tokens_in")),
         tokens_out=_count(output.get("tokens_out")),
@@ -404,7 +377,8 @@ def _from_endpoint(settings: Reflect, prompt: str) -> Answer:
     try:
         consent.Endpoint(settings.url).check()
         ask_it = _anthropic if settings.api == "anthropic" else _openai
-        return _priced(ask_it(settings, consent.variable(settings.key_env), prompt), settings)
+        answer = _priced(ask_it(settings, consent.variable(settings.key_env), prompt), settings)
+        return answer if answer.text else answer._replace(trouble="an answer without words")
     except ImportError as why:
         name = why.name or "its package"
         return Answer(trouble=f"{name} is not installed: `uv tool install 'fleet-learnings[{name}]'`", usd=0.0)
@@ -432,7 +406,7 @@ def _anthropic(settings: Reflect, key: str, prompt: str) -> Answer:
         messages=[{"role": "user", "content": prompt}],
     )
     text = "".join(block.text for block in response.content if block.type == "text")
-    return _answer(text, response.usage.input_tokens, response.usage.output_tokens, response.model)
+    return Answer(text, "", None, response.usage.input_tokens, response.usage.output_tokens, response.model)
 
 
 def _openai(settings: Reflect, key: str, prompt: str) -> Answer:
@@ -451,24 +425,18 @@ def _openai(settings: Reflect, key: str, prompt: str) -> Answer:
     text = (response.choices[0].message.content if response.choices else "") or ""
     usage = response.usage
     read, written = (usage.prompt_tokens, usage.completion_tokens) if usage is not None else (0, 0)
-    return _answer(text, read, written, response.model or "")
+    return Answer(text, "", None, read, written, response.model or "")
 
 
-def _answer(text: str, tokens_in: int, tokens_out: int, model: str) -> Answer:
-    return Answer(text, "" if text else "an answer without words", None, tokens_in, tokens_out, model)
-
-
-def tell_honcho(url: str, workspace: str, key: str, agent: str, updates: Mapping[str, Sequence[str]]) -> int:
-    """Send observations of people to Honcho, as conclusions of the agent's about each; return their number."""
+def tell_honcho(settings: Reflect, agent: str, updates: Mapping[str, Sequence[str]]) -> None:
+    """Send observations of people to Honcho, as conclusions of the agent's about each."""
     import honcho
 
-    server = {"base_url": url} if url else {}
-    client = honcho.Honcho(api_key=key or None, workspace_id=workspace, timeout=30.0, **server)
-    observer, number = client.peer(agent), 0
+    key = consent.variable(settings.honcho_key_env) or None
+    server = {"base_url": settings.honcho_url} if settings.honcho_url else {}
+    client = honcho.Honcho(api_key=key, workspace_id=settings.honcho, timeout=30.0, **server)
     for peer, texts in updates.items():
-        observer.conclusions_of(peer).create([{"content": each} for each in texts])
-        number += len(texts)
-    return number
+        client.peer(agent).conclusions_of(peer).create([{"content": each} for each in texts])
 
 
 def _json(text: str) -> dict[str, Any]:

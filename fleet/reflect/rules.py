@@ -1,9 +1,6 @@
 """Rule-based reflector: lessons of a session by its form alone, offline and for nothing.
 
-Its sources: rejected calls with their words, corrections, standing orders, a failing command with its fix, repeated
-sequences of three commands, "I wish I had ...", repeated slow commands, and files that are read again and again. A
-lesson is a quotation of a person or a command, in one line; none is worded anew. Proposals are ranked: rules come
-before mere requests.
+A lesson is a quotation of a person or a command, in one line; none is worded anew. Rules come before mere requests.
 """
 
 import re
@@ -35,11 +32,6 @@ _WORTH = {"rejection": 3, "interruption": 1, "strong": 3, "medium": 1, "failure"
 _pattern = partial(pattern, str(Path(__file__).with_name("data") / "rules.toml"))
 _POINTING_WORDS_MAX = 8
 """A remark that points at something and has fewer words is no rule."""
-_PASTES = re.compile(r"```|\d+ [+-]|https?://|\w{8}-\w{4}-\w{4}")
-_MISSING = re.compile(
-    r"(?:([\w./~-]*[\w-][\w./-]*): (?:No such file or directory|command not found|not found)"
-    r"|No such file or directory: '?([\w./~-]+)'?|No module named '?([\w.]+)'?|[Cc]annot find module '([^']+)')"
-)
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]?")
 _FIX_WITHIN = 6
 _SEQUENCE = 3
@@ -52,13 +44,8 @@ _EDITS = frozenset(("Edit", "Write", "MultiEdit"))
 class Proposal(NamedTuple):
     """Possible lesson of a past session.
 
-    Attributes:
-        id: ``t-`` and 8 hex, the same whenever the session is read.
-        kind: rejection, interruption, correction, standing, failure, missing or memory.
-        text: a quotation.
-        wrong: the refused, done or failing action.
-        line: number of the transcript's line with the words; 0 for unknown.
-        trigger: that of the command that was refused; "" for none.
+    ``kind``: rejection, interruption, correction, standing, failure, missing or memory.
+    ``wrong``: the refused, done or failing action; ``trigger``: of the command that was refused.
     """
 
     id: str
@@ -75,17 +62,7 @@ class Proposal(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        session: str,
-        kind: str,
-        excerpt: str,
-        about: str,
-        at: str,
-        worth: int,
-        times: int = 1,
-        *,
-        line: int = 0,
-        quote: str = "",
+        cls, session: str, kind: str, excerpt: str, about: str, at: str, worth: int, *, line: int = 0, quote: str = ""
     ) -> "Proposal":
         """Return a proposal with its fields screened, in one line each, and a score for how much of a rule it is.
 
@@ -95,13 +72,12 @@ class Proposal(NamedTuple):
         words = len(text.split())
         if kind not in ("failure", "missing", "memory"):
             asks = text.endswith(("?", "？")) or _pattern("asks").match(text) is not None
-            worth += (
-                2 * (_pattern("binds").search(text) is not None)
-                + 2 * (_pattern("orders").match(text) is not None)
-                - 4 * asks
-            )
+            worth += 2 * (_pattern("binds").search(text) is not None) - 4 * asks
+            worth += 2 * (_pattern("orders").match(text) is not None)
             worth += 2 * (asks and _pattern("asks_why_not").search(text) is not None)
-            worth -= 2 * (_pattern("reports").match(text) is not None) + 2 * (_PASTES.search(text) is not None)
+            worth -= 2 * (_pattern("reports").match(text) is not None) + 2 * (
+                _pattern("pastes").search(text) is not None
+            )
             worth -= 3 * (_pattern("chats").match(text) is not None) + 2 * (not asks and "?" in text)
             worth -= 3 * (words < _POINTING_WORDS_MAX and _pattern("points").search(text) is not None)
             worth -= 2 * (words < _WORDS_MIN) + (words > _WORDS_MAX) + 4 * text.endswith((":", "："))  # and what?
@@ -109,7 +85,7 @@ class Proposal(NamedTuple):
         elif wants_to_be_obeyed(quote):
             worth = 0
         supports = _line(quote or excerpt, 2_000)
-        return cls(cls.id_of(session, kind, text), kind, text, wrong, session, at, times, worth, line, supports)
+        return cls(cls.id_of(session, kind, text), kind, text, wrong, session, at, 1, worth, line, supports)
 
     def as_lesson(self) -> Lesson:
         """Return the lesson of a reflection."""
@@ -127,14 +103,14 @@ def reflect(session: Session) -> Reflection:
     """Return the reflection on a session by its form."""
     proposals = propose([session])
     lessons = [each.as_lesson() for each in proposals if each.worth >= LESSON_MIN][:LESSONS_MAX]
-    skill = _sequence(session) or _slow(session) or _wish(session)
+    slug, description, body = _sequence(session) or _slow(session) or _wish(session) or (None, None, None)
     return Reflection(
         outcome=_outcome(session, proposals),
         what_didnt="; ".join(each.text for each in proposals if each.kind == "failure")[:500] or None,
-        should_skill=skill is not None,
-        skill_slug=skill[0] if skill else None,
-        skill_description=skill[1] if skill else None,
-        skill_body=skill[2] if skill else None,
+        should_skill=slug is not None,
+        skill_slug=slug,
+        skill_description=description,
+        skill_body=body,
         memory_notes=tuple(_notes(session)),
         lessons=tuple(lessons),
     )
@@ -160,12 +136,8 @@ def propose(sessions: Iterable[Session]) -> list[Proposal]:
 def _objected(session: Session) -> Iterator[Proposal]:
     objected = objections(session.events)[0]
     for objection in objected:
-        about = " ".join(
-            filter(None, ["refused" if objection.kind == "rejection" else "stopped", objection.tool, objection.about])
-        )
-        theirs = unpasted(objection.words)
-        worth, line = _WORTH[objection.kind], objection.line
-        offer = Proposal.of(session.id, objection.kind, theirs, about, objection.at, worth, line=line)
+        theirs, kind = unpasted(objection.words), objection.kind
+        offer = Proposal.of(session.id, kind, theirs, objection.step, objection.at, _WORTH[kind], line=objection.line)
         yield offer._replace(trigger=shell.Command(objection.refused).trigger)
     known_texts = {each.words for each in objected}
     last = ""
@@ -178,10 +150,8 @@ def _objected(session: Session) -> Iterator[Proposal]:
             signal = detect(theirs)
             if signal is not None and signal.kind != PRAISE:
                 excerpt = theirs if len(theirs) <= _TEXT_CHARS_MAX else signal.excerpt
-                worth = _WORTH[signal.confidence]
-                yield Proposal.of(
-                    session.id, "correction", excerpt, last and f"after {last}", event.at, worth, line=event.line
-                )
+                about, worth = last and f"after {last}", _WORTH[signal.confidence]
+                yield Proposal.of(session.id, "correction", excerpt, about, event.at, worth, line=event.line)
             else:
                 yield from _standing(session.id, event)
 
@@ -194,9 +164,8 @@ def _standing(session: str, event: Event) -> Iterator[Proposal]:
         words = len(sentence.split())
         if not _WORDS_MIN <= words <= _WORDS_MAX or "·" in sentence:
             continue
-        if (_pattern("orders").match(sentence) and _pattern("stands").search(sentence)) or _pattern("lays_down").search(
-            sentence
-        ):
+        is_order = _pattern("orders").match(sentence) and _pattern("stands").search(sentence)
+        if is_order or _pattern("lays_down").search(sentence):
             yield Proposal.of(session, "standing", sentence, "", event.at, _WORTH["standing"], line=event.line)
 
 
@@ -230,9 +199,8 @@ def _failed(session: Session) -> Iterator[Proposal]:
             for lines in red.pop(family, {}).values():
                 if len(lines) > 1 and len(re.findall(r"[A-Za-z]{2,}", lines[-1])) >= _ERROR_WORDS_MIN and last:
                     text = f"`{family}` fails with: {lines[-1]} — it passed after {last}"
-                    wrong = f"{call.about}: {lines[-1]}"
-                    fields = (session.id, "failure", text, wrong, event.at, _WORTH["failure"], len(lines))
-                    yield Proposal.of(*fields, line=event.line, quote=lines[-1])
+                    fields = (session.id, "failure", text, f"{call.about}: {lines[-1]}", event.at, _WORTH["failure"])
+                    yield Proposal.of(*fields, line=event.line, quote=lines[-1])._replace(times=len(lines))
 
 
 def _was_missing(session: Session) -> Iterator[Proposal]:
@@ -240,20 +208,19 @@ def _was_missing(session: Session) -> Iterator[Proposal]:
     ran = list(runs(session.events))
     known_names: set[str] = set()
     for number, (call, result) in enumerate(ran):
-        match = None if result.is_ok else _MISSING.search(result.text)
+        match = None if result.is_ok else _pattern("missing").search(result.text)
         name = next(filter(None, match.groups()), "") if match else ""
         if not name or len(name) < 4 or name in known_names:
             continue
         for later, after in ran[number + 1 : number + 1 + _FIX_WITHIN]:
             provides = name in later.about and not shell.Command(later.about).is_read_only and name not in call.about
             # An installer names what it installed: only beside another failure is the name one that is missing still.
-            if provides and (name not in after.text or (after.is_ok and not _MISSING.search(after.text))):
+            if provides and (name not in after.text or (after.is_ok and not _pattern("missing").search(after.text))):
                 known_names.add(name)
                 line = shell.Failure(match[0]).line if match else ""
                 text = f"`{shell.Command(call.about).family}` fails with: {line} — `{later.about}` provided it"
-                wrong = f"{call.about}: {line}"
-                worth, at = _WORTH["missing"], result.at
-                yield Proposal.of(session.id, "missing", text, wrong, at, worth, line=result.line, quote=line)
+                fields = (session.id, "missing", text, f"{call.about}: {line}", result.at, _WORTH["missing"])
+                yield Proposal.of(*fields, line=result.line, quote=line)
                 break
 
 
@@ -334,9 +301,8 @@ def _outcome(session: Session, proposals: Sequence[Proposal]) -> Outcome:
     built = [result for call, result in runs(session.events) if shell.Command(call.about).is_build()]
     if built and not built[-1].is_ok:
         return "failure"
-    return (
-        "partial" if any(each.kind in ("rejection", "interruption", "correction") for each in proposals) else "success"
-    )
+    objected = any(each.kind in ("rejection", "interruption", "correction") for each in proposals)
+    return "partial" if objected else "success"
 
 
 def _slug(words: str) -> str:

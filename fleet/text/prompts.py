@@ -81,6 +81,12 @@ class Objection:
         self.is_mcp = bool(event.text) and call is not None and call.is_mcp
 
     @property
+    def step(self) -> str:
+        """What was refused or stopped, in words."""
+        verb = "refused" if self.kind == "rejection" else "stopped"
+        return " ".join(filter(None, [verb, self.tool, self.about]))
+
+    @property
     def refused(self) -> str:
         """The command that was refused; "" for any other call, and for a stop: its words are mostly about another."""
         return self.about if (self.kind, self.tool) == ("rejection", "Bash") else ""

@@ -170,11 +170,9 @@ def test_an_answer_that_is_given_meanwhile_is_not_replaced_by_what_nobody_answer
     Inbox(w, "velma").show([item.id])
     clock.now += 30 * DAY
 
-    def stays(_entry: inbox.Entry) -> bool:
-        decide(w, item.id, "rejected", why="we do not", run="decide-1")
-        return False
-
-    assert Inbox(w, "velma").expire(stays) == []
+    [overdue] = Inboxes(w).overdue()
+    decide(w, overdue.item.id, "rejected", why="we do not", run="decide-1")
+    decide(w, item.id, "expired", why="its last day was 2026-11-28")
     decide(w, item.id, "elsewhere", why="it was decided there")
     [entry] = Inbox(w, "velma").entries()
     assert (entry.decision.outcome, entry.decision.why, entry.decision.run) == ("rejected", "we do not", "decide-1")
@@ -229,14 +227,16 @@ def test_the_best_evidenced_comes_first_then_the_oldest(w, clock):
 def test_what_nobody_was_shown_never_expires_and_what_was_has_a_week(w, clock):
     put(w, "Run the migrations before the tests", until="2026-11-22")
     clock.now += 30 * DAY
-    assert Inbox(w, "velma").expire() == []
+    assert Inboxes(w).overdue() == []
     Inboxes(w).show(Inboxes(w, ["velma"]).waiting())
     clock.now += 7 * DAY
-    assert Inbox(w, "velma").expire() == []
+    assert Inboxes(w).overdue() == []
     clock.now += DAY
-    assert [each.item.title for each in Inbox(w, "velma").expire()] == ["Run the migrations before the tests"]
+    [overdue] = Inboxes(w).overdue()
+    assert overdue.item.title == "Run the migrations before the tests"
+    decide(w, overdue.item.id, "expired")
     assert waits(w) == []
-    assert Inbox(w, "velma").expire() == []
+    assert Inboxes(w).overdue() == []
 
 
 def test_a_second_look_writes_nothing(w):
