@@ -67,7 +67,7 @@ _LAYOUT = "it describes the project"
 TEMPLATE = "it is a template"
 TASK = "it is a task to tick off"
 NO_SENTENCE = "it is no sentence that says something by itself"
-_NO_ADVICE = "it describes, and says nothing to do or to heed"
+NO_ADVICE = "it describes, and says nothing to do or to heed"
 _PROSE = "it is prose around the lessons"
 _STRUCK = "it was struck out, or replaced by a later one"
 _TOO_LONG = f"it is a line of more than {BLOCK_CHARS_MAX // 2:,} characters"
@@ -77,14 +77,12 @@ _NOTHING_LEARNED = "its fields say nothing that was learned"
 QUESTION = "it is a question"
 HEADING = "it is a heading with nothing under it"
 DONE = "it tells what was done, as a changelog does"
-STATUS = "it tells how far something is"
-STORY = "it tells what happened, and not what holds"
-POINTER = "it only says where to read"
+STORY = "it tells what happened or how far something is, and not what holds"
 
 # Expressions that take long to compile are texts, which `re` compiles at the first use and caches: a sync uses none.
 _TO_DO = r"(?i)(?:todo|fixme|tbd|wip)\b\s{0,4}(?:\([^)\n]{0,40}\))?\s{0,4}[:：–—-]"
-_FAULTS = (("pointer", POINTER), ("about", ABOUT))
-_FAULTS_OF_NO_RULE = (("story", STORY), ("status", STATUS), ("dangles", NO_SENTENCE), ("half", NO_SENTENCE))
+_FAULTS = (("pointer", NO_ADVICE), ("about", ABOUT))
+_FAULTS_OF_NO_RULE = (("story", STORY), ("half", NO_SENTENCE))
 """Faults of a text by the name of the pattern that it begins with; the second where no word in it binds."""
 
 _BODY_CHARS = 4_000
@@ -113,7 +111,7 @@ _WRONG_RIGHT = (
 )
 _IS_WRONG = rf"(?i)\A(?:\W{{0,4}}{_DATE}[-–—:：|\s*]*)?\s*(?:❌|✗|🚫|⛔)\s*"
 _IS_RIGHT = r"\A\s*(?:✅|✔️?|☑️?)\s*"
-_NEXT_PAIR = r"[\s.;,|]+(?=[❌✗🚫⛔][^❌✗🚫⛔✅✔☑]+[✅✔☑])"
+
 _OF_CODE = re.compile(r"`[^`]*[/.(][^`]*`\s+[-–—]\s")
 _RULE_LINES = r"(?m)(?<![^\n]\n)(?:^[A-Z][^\n]{2,}(?:\n|\Z)){2,}(?=\n|\Z)"
 _GONE = re.compile(r"~~.{4,}~~|\[?\(?(?:OBSOLETE|SUPERSEDED|DEPRECATED|RETRACTED)\b", re.DOTALL)
@@ -195,11 +193,11 @@ class _Form:
         self.line, self.end, self.title, self.when, self.category = line, line, title, when, category
         self.is_whole = is_whole
         self.story: list[Block] = []  # before the fields
-        self.marked: list[Block] = []  # in the fields
+
         self.fields: list[tuple[Field, list[str]]] = []
 
     def add(self, field: Field, end: int) -> None:
-        value = _unstruck(field.value) if field.role == "wrong" else field.value
+        value = field.value.replace("~~", "") if field.role == "wrong" else field.value  # struck out as well
         is_empty = not value or Passage(value).is_placeholder()
         self.fields.append((field, [] if is_empty else [Passage(value).plain]))
         self.end = max(self.end, end)
@@ -240,7 +238,6 @@ class _Form:
                     text = re.sub(_IS_RIGHT, "", text)
                     self.fields.append((Field("right", 0, "", text), []))
                 self.fields[-1][1].append(text)
-                self.marked += [each] * _is_marked(each.text)
 
     def notes(self) -> Iterator[Note]:
         """Yield the lessons of the entry: one, or each of a list of rules."""
@@ -390,7 +387,7 @@ class _Page:
                 labelled_item = block if block.kind == "item" and not is_whole else None
             elif form.fields and not is_bold:
                 form.extend(block)
-            elif not (is_bold or block.is_task or form.fields or _is_rule(block)) and section.level > 1:
+            elif not (is_bold or block.is_task or form.fields or Passage(block.text).is_order()) and section.level > 1:
                 form.story.append(block)
             else:
                 rest.append(block)
@@ -429,11 +426,9 @@ class _Page:
         for block in form.story if not notes or any(field.role == "wrong" for field, _ in form.fields) else ():
             self._leave(block, _PROSE)
         if not notes and form.fields:
-            text = " ".join([form.title, *(field.value for field, _ in form.fields)])
+            texts = (text for field, values in form.fields for text in values or [field.value])
             reason = _STRUCK if form.is_gone() else _NOTHING_LEARNED
-            self.items.append(SkippedPiece(form.line, reason, Passage(text).plain or text))
-            for block in form.marked:
-                self._leave(block, reason)
+            self.items.append(SkippedPiece(form.line, reason, " ".join([form.title, *texts])))
 
     # --- blocks without fields
 
@@ -451,7 +446,7 @@ class _Page:
                     self._read_prose(section, prose, context)
                     if context.is_log and is_title and section.sections and _pattern("rules_of_page").match(intro):
                         intro = "how to use"
-                    self._read_list(items, context._replace(intro=intro))
+                    self._read_items(items, context._replace(intro=intro))
                     prose, items, intro = [], [], ""
             elif block.kind == "table":
                 self._read_table(block, context)
@@ -491,16 +486,13 @@ class _Page:
         first, category, when = section.line or prose[0].line, context.category, context.head.when
         self._add(Note(first, prose[-1].end, text, rest, title=title, category=category, when=when))
 
-    def _read_list(self, items: list[Block], context: _Context) -> None:
-        intro = context.intro
-        if intro and (Label(intro).is_about() or Label(intro).is_layout()):
-            for each in items:
-                self._leave(each, ABOUT if Label(intro).is_about() else _LAYOUT)
-            return
-        self._read_items(items, context)
-
     def _read_items(self, items: Sequence[Block], context: _Context) -> None:
         """Read items side by side: a wrong one and the right one after it are one lesson."""
+        intro = Label(context.intro)
+        if context.intro and (intro.is_about() or intro.is_layout()):
+            for each in items:
+                self._leave(each, ABOUT if intro.is_about() else _LAYOUT)
+            return
         remaining = iter([*(part for item in items for part in _unfolded(item)), None])
         item = next(remaining)
         while item is not None:
@@ -515,7 +507,7 @@ class _Page:
 
     def _add_pair(self, blocks: Sequence[Block], wrong: str, right: str, context: _Context, when: str | None) -> None:
         line, end = min(each.line for each in blocks), max(each.end for each in blocks)
-        wrong = _unlabelled(re.sub(_IS_WRONG, "", Passage(_unstruck(wrong)).plain), "wrong")
+        wrong = _unlabelled(re.sub(_IS_WRONG, "", Passage(wrong.replace("~~", "")).plain), "wrong")
         right = _unlabelled(re.sub(_IS_RIGHT, "", Passage(right).plain), "right")
         is_short = len(right.split()) < _SHORT_WORDS and len(wrong) < _SHORT_SAMPLE
         short = f"{right.rstrip('.')}. {wrong}" if _pattern("is_forbidding").match(wrong) else f"{right}, not {wrong}"
@@ -546,7 +538,7 @@ class _Page:
         elif any(field.role in CONTENT_ROLES for field in labelled):
             self._finish(self._take_fields(_Form(item.line, "", context.head.when, context.category), item))
         elif any(field.role for field in labelled[:1]):
-            self._leave(item, _NOTHING_LEARNED if context.is_log else _NO_ADVICE)
+            self._leave(item, _NOTHING_LEARNED if context.is_log else NO_ADVICE)
         else:
             self._read_plain_item(item, context)
 
@@ -568,11 +560,11 @@ class _Page:
             self._read_items(subs, context._replace(head=_Heading(text, when), intro=text))
             return
         if is_template or _only_describes(raw, text, is_log=context.is_log):
-            self._leave(item, TEMPLATE if is_template else _NO_ADVICE)
+            self._leave(item, TEMPLATE if is_template else NO_ADVICE)
         else:
             self._read_statement(item, text, context)
         if isinstance(self.items[-1], SkippedPiece) and self.items[-1].line == item.line:
-            self._read_items([*_marked_below(item)], context)
+            self._read_items([each for each in _below(item) if _is_marked(each.text)], context)
 
     def _read_statement(self, item: Block, text: str, context: _Context) -> None:
         """Add an item as a lesson, with the heading in front where it is not understood without."""
@@ -665,11 +657,6 @@ def _is_gone(text: str) -> bool:
     return _GONE.match(text) is not None and not (text.startswith("~~") and _is_binding(Passage(text).plain))
 
 
-def _unstruck(text: str) -> str:
-    """Return a text that says what was wrong: to strike it out is one more mark of that."""
-    return text.replace("~~", "")
-
-
 def _is_strict(text: str) -> bool:
     """Return whether a text has a word that binds: never, must, instead."""
     return _pattern("strict").search(text) is not None
@@ -680,12 +667,6 @@ def _is_binding(text: str) -> bool:
     return _is_strict(text) or Passage(text).is_order()
 
 
-def _is_rule(block: Block) -> bool:
-    """Return whether a block is an order in a sentence, and no story."""
-    text = Passage(block.text).plain
-    return Passage(text).is_order() and Passage(text).is_sentence()
-
-
 def _is_marked(text: str) -> bool:
     """Return whether a text begins as wrong or right by a mark, or replaces another."""
     return any(re.match(mark, text) for mark in (_IS_WRONG, _IS_RIGHT)) or re.search(_SUPERSEDES, text) is not None
@@ -693,56 +674,42 @@ def _is_marked(text: str) -> bool:
 
 def _has_pair(block: Block) -> bool:
     """Return whether a block has a wrong and a right way, by their marks."""
-    has_both = re.match(_WRONG_RIGHT, block.text) or re.search(_SUPERSEDES, block.text)
-    return has_both is not None or len(_unfolded(block)) > 1
+    is_pair = re.match(_WRONG_RIGHT, block.text) or re.search(_SUPERSEDES, block.text)
+    return is_pair is not None or len(_unfolded(block)) > 1
 
 
 def _unfolded(item: Block) -> list[Block]:
-    """Return an item as items side by side: its pairs, and those with a mark below it, a wrong one before its right."""
-    is_pair = re.match(_WRONG_RIGHT, item.text) is not None
-    is_alone = item.is_task or not (_is_marked(item.text) or _has_pair_below(item))
-    if is_alone or (not is_pair and _has_content(item)):
+    """Return an item with marks as items side by side, a wrong one before its right; each has what is below it."""
+    below = [*_below(item)]
+    rights = [re.sub(_IS_RIGHT, "", each.text) for each in below if re.match(_IS_RIGHT, each.text)]
+    # Below a text without a mark, code may only show what it means.
+    is_led = any(Passage(right).is_sentence() for right in rights) and not _has_content(item)
+    if item.is_task or not (_is_marked(item.text) or is_led):
         return [item]
-    texts, rest = [], item.text
-    while (pair := re.match(_WRONG_RIGHT, rest)) and (gap := re.search(_NEXT_PAIR, pair["right"])):
-        texts.append(rest[: pair.start("right") + gap.start()])
-        rest = rest[pair.start("right") + gap.end() :]
-    blocks = [Block("item", item.line, text) for text in (*texts, rest)] if texts else [_copy(item)]
-    for each in item.items:
-        is_marked = _is_marked(each.text)
-        if not is_marked:
-            blocks[-1].items.append(_without_marked(each))
+    blocks = [_alone(item)]
+    for each in below:
+        if _is_marked(each.text):
+            blocks.append(_alone(each))
+        else:
+            blocks[-1].items.append(_alone(each))
             blocks[-1].end = max(blocks[-1].end, each.end)
-        blocks += [part for below in ([each] if is_marked else _marked_below(each)) for part in _unfolded(below)]
     if re.match(_IS_RIGHT, item.text):
         blocks = [each for pair in zip_longest(blocks[1::2], blocks[::2]) for each in pair if each]
     return blocks
 
 
-def _copy(item: Block) -> Block:
-    """Return an item without those below it."""
-    copy = Block("item", item.line, *item.lines)
-    copy.is_task = item.is_task
-    return copy
-
-
-def _without_marked(item: Block) -> Block:
-    copy = _copy(item)
-    copy.end, copy.items = item.end, [_without_marked(each) for each in item.items if not _is_marked(each.text)]
-    return copy
-
-
-def _marked_below(item: Block) -> Iterator[Block]:
+def _below(item: Block) -> Iterator[Block]:
+    """Yield the items below an item, however deep, in order."""
     for each in item.items:
-        yield from [each] if _is_marked(each.text) else _marked_below(each)
+        yield each
+        yield from _below(each)
 
 
-def _has_pair_below(item: Block) -> bool:
-    """Return whether sentences below an item are a lesson by their marks, and no wrong and right code to show it."""
-    texts = [each.text for each in _marked_below(item)]
-    rights = [re.sub(_IS_RIGHT, "", right) for wrong, right in pairwise(texts) if re.match(_IS_WRONG, wrong)]
-    rights += [match["right"] for text in texts if (match := re.match(_WRONG_RIGHT, text))]
-    return any(Passage(right).is_sentence() for right in rights)
+def _alone(item: Block) -> Block:
+    """Return an item without those below it."""
+    alone = Block("item", item.line, *item.lines)
+    alone.is_task = item.is_task
+    return alone
 
 
 def _unlabelled(text: str, role: str) -> str:
@@ -813,7 +780,7 @@ def _is_entry(section: Section) -> bool:
     """Return whether a heading names one entry: nothing but fields is under it, and no label twice."""
     found = [_fields_of(block) for block in section.blocks]
     labels = [field.label for each in found for field in each if field.role in CONTENT_ROLES]
-    return bool(labels) and all(found) and not section.sections and len({*labels}) == len(labels)
+    return all(found) and len({*labels}) == len(labels)
 
 
 def _with_title(text: str, title: str) -> str:
