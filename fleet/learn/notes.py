@@ -9,7 +9,7 @@ pages mix their forms: a section, a list and an entry hand pieces to each other.
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
