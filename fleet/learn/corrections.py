@@ -126,8 +126,9 @@ class Corrections:
         target = self._target(entry.pattern, same)
         now_ms = self._workspace.world.wall_ms()
         was_shown = is_own and self._workspace.state.was_shown(self._agent, target.members, now_ms)
-        if echo := _echo_of(entry, target, was_shown=was_shown):
-            return self._echo_result(echo, entry.pattern, secrets)
+        shown = target.lesson if was_shown else None
+        if _is_echo(entry, *((shown.text, shown.correct) if shown is not None else ("", ""))):
+            return self._echo_result(injected_id(entry.pattern) or target.id, entry.pattern, secrets)
         session, session_error = self._session(session)
         page, entry_id = self._append(entry, target, session, (RELAPSED,) if was_shown else ())
         if entry_id:
@@ -331,17 +332,15 @@ class Corrections:
 
         By words, and where lessons have embeddings by meaning: loading those takes too long for a hook.
         """
-        patterns = self._workspace.patterns
+        patterns, meaning = self._workspace.patterns, dict[str, float]()
         with self._workspace.db.without_refresh():
             merged = {member: group[0] for member, group in patterns.groups().items()}
-            meaning = self._by_meaning(text) if patterns.has_embeddings() else {}
+            if patterns.has_embeddings():
+                from fleet.store.semantic import Embeddings  # 1 ms, and most clans embed nothing
+
+                meaning = dict(Embeddings(self._workspace).nearest(text, CANDIDATES_MAX))
             candidates = patterns.candidates(text) | {each.id: each.text for each in patterns.some(list(meaning))}
         return near(text, [each for each in candidates.items() if each[0] not in ids], NEAR_MAX, meaning, merged)
-
-    def _by_meaning(self, text: str) -> dict[str, float]:
-        from fleet.store.semantic import Embeddings  # 1 ms, and most clans embed nothing
-
-        return dict(Embeddings(self._workspace).nearest(text, CANDIDATES_MAX))
 
     def _unfilled_entry(self, prefix: str, page: bytes) -> Bound:
         """Return the entry whose id begins so; raise ``NoError`` for none, several, or one whose lesson is stated."""
@@ -363,20 +362,19 @@ class Corrections:
             copy = self.signals.copy_of(item.id)
             since = f", and waits for its lesson as {copy} since" if copy else ""
             raise NoError(f"{item.id} was taken back{since}. Nothing was logged")
+        text = item.entry.pattern
         if item.record is not None:
             pattern = item.record.pattern
             stated = self._workspace.patterns.get(pattern)
-            text = (stated.text if stated is not None else "") or item.entry.pattern
+            words = (stated.text if stated is not None else "") or text
             raise NoError(
-                f"{item.id} is filled already, and counted as {pattern}: {text[:200]}. Nothing was logged. To say it "
-                f"better: `fleet edit {pattern} --set text=...`; if it is the same lesson as another: "
-                f"`fleet merge {pattern} OTHER`"
+                f"{item.id} is filled already, and counted as {pattern}: {words[:200]}. "
+                f"Nothing was logged. To say it better: `fleet edit {pattern} --set text=...`; if it is the same "
+                f"lesson as another: `fleet merge {pattern} OTHER`"
             )
-        if item.entry.pattern:
-            raise NoError(
-                f"{item.id} is filled already, by hand: {item.entry.pattern[:200]}. Nothing was logged; it counts "
-                "with the next `fleet correct` or `fleet sync`"
-            )
+        if text:
+            counts = "it counts with the next `fleet correct` or `fleet sync`"
+            raise NoError(f"{item.id} is filled already, by hand: {text[:200]}. Nothing was logged; {counts}")
 
     def _count_now(self, session_error: str) -> None:
         """Count what was just logged, unless another process is at work. The correction is durable either way."""
@@ -413,13 +411,6 @@ def _screened(correction: Correction) -> tuple[Correction, tuple[str, ...]]:
         **{name: text.text for name, text in more.items()},
     )
     return entry, secrets_in([pattern, wrong, right, title, source, *more.values(), *tags])
-
-
-def _echo_of(entry: Correction, target: _Target, *, was_shown: bool) -> str:
-    """Return the id of the shown lesson that a correction only repeats; "" for a correction."""
-    lesson = target.lesson if was_shown else None
-    is_echo = _is_echo(entry, *((lesson.text, lesson.correct) if lesson is not None else ("", "")))
-    return (injected_id(entry.pattern) or target.id) if is_echo else ""
 
 
 def _is_echo(entry: Correction, lesson: str, right: str) -> bool:
