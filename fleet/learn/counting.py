@@ -279,12 +279,7 @@ def _read_note(workspace: Workspace, agent: str) -> _Checkpoint:
 
 
 class _UncountedPart(msgspec.Struct, frozen=True):
-    """Part of a log that is not counted yet, parsed.
-
-    Attributes:
-        counted: the bytes before it.
-        waiting: number of entries of the whole log whose lesson is still to be stated.
-    """
+    """Part of a log that is not counted yet, parsed; ``counted`` are the bytes before it, ``waiting`` is of the log."""
 
     counted: bytes
     log: Log
@@ -312,19 +307,11 @@ def _read_rest(noted: _Checkpoint, page: bytes) -> _UncountedPart | None:
     # The key of a part depends on those before.
     is_plain = not (log.statements or log.marks or any(record.part for record in log.records))
     is_counted = trailing.issuperset(log.records) and not any(b.record is None and b.entry.pattern for b in bound)
-    # A person copied the log, or a part of it, to its end.
+    # A person copied the log, or a part of it, to its end; or the session of an entry that was undone goes on.
     is_repeated = any(f"<!-- fleet {record.id} p-".encode() in counted for record in log.records)
-    if not is_plain or not is_counted or is_repeated or _has_marks(counted, log.records):
+    if not is_plain or not is_counted or is_repeated or b"<!-- fleet undone " in counted:
         return None
     return _UncountedPart(counted, log, bound, noted.waiting + _waiting(bound))
-
-
-def _has_marks(page: bytes, records: Sequence[Record]) -> bool:
-    """Return whether an earlier entry of one of these lessons was undone: its session may be undone with it."""
-    if b"<!-- fleet undone " not in page:
-        return False
-    earlier = corrections_md.Record.search(page, {record.pattern for record in records})
-    return any(f"<!-- fleet undone {record.id} ".encode() in page for record in earlier)
 
 
 def _waiting(bound: Iterable[Bound]) -> int:

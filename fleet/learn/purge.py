@@ -13,7 +13,7 @@ still is. So a secret must be rotated first.
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, product
 from pathlib import Path
 from typing import Any
@@ -282,14 +282,11 @@ def _is_about(raw: bytes, needles: list[bytes]) -> bool:
 
 def _needles(texts: Iterable[str]) -> list[bytes]:
     """Return the texts as bytes, plain and escaped as in JSON, the longest first."""
-    forms: list[Callable[[str], bytes]] = [
-        lambda text: text.encode("utf-8", "replace"),
-        lambda text: json.dumps(text)[1:-1].encode(),
-        lambda text: json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "replace"),
-    ]
     long = [text for text in texts if len(text) >= _NEEDLE_CHARS_MIN]
-    wanted = {*long, *map(screening.one_line, long)}
-    return sorted({form(text) for text in wanted for form in forms}, key=lambda each: (-len(each), each))
+    plain = {*long, *map(screening.one_line, long)}
+    escaped = {json.dumps(text, ensure_ascii=is_ascii)[1:-1] for text in plain for is_ascii in (True, False)}
+    needles = {text.encode("utf-8", "replace") for text in plain | escaped}
+    return sorted(needles, key=lambda each: (-len(each), each))
 
 
 def _lines_with(data: bytes, needles: list[bytes]) -> Iterator[int]:
