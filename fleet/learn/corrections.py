@@ -98,7 +98,10 @@ class _Target(msgspec.Struct, frozen=True):
 
 
 class Corrections:
-    """Corrections of one agent: logged directly, or stated for a signal in its log."""
+    """Corrections of one agent: logged directly, or stated for a signal in its log, durable before a call returns.
+
+    Both raise ``RefusedError`` for a text that is too long, ``DiskError`` if it did not reach the disk.
+    """
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
@@ -112,15 +115,10 @@ class Corrections:
         return Signals(self._workspace.files, self._agent, self._workspace.wall)
 
     def log(self, correction: Correction, *, session: str = "", same: str = "", is_own: bool = False) -> LogResult:
-        """Log one correction, durable before this returns.
+        """Log one correction.
 
-        ``same``: id of an existing pattern that this is another occurrence of.
+        ``same``: id of an existing pattern that this is another occurrence of; ``NoError`` where there is none.
         ``is_own``: the agent itself reports it: if it was shown the lesson before, this is an echo or a relapse.
-
-        Raises:
-            RefusedError: a field is too long.
-            NoError: there is no pattern ``same``.
-            DiskError: it did not reach the disk.
         """
         entry, secrets = _screened(correction)
         target = self._target(entry.pattern, same)
@@ -178,7 +176,7 @@ class Corrections:
         session: str = "",
         is_own: bool = False,
     ) -> LogResult:
-        """State what a signal teaches, durable before this returns: from then on it counts like any correction.
+        """State what a signal teaches: from then on it counts like any correction.
 
         The entry stays as it was written: its lesson and the record that counts it are appended in one write.
 
@@ -189,8 +187,6 @@ class Corrections:
 
         Raises:
             NoError: no entry, or more than one, begins like that; or its lesson is stated already.
-            RefusedError: a text is too long.
-            DiskError: it did not reach the disk.
         """
         lesson = Text.lesson(pattern) if pattern or not same else Text("", ())
         right_way = Text.enter("right", right)

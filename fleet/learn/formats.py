@@ -306,7 +306,7 @@ def _lesson(record: Mapping[str, Any]) -> Lesson | SkippedPiece:
     places = ("category", "domain", "area", "topic", "kind")
     kinds = (_word(each, name) for name in places for each in (record, metadata))
     return _lesson_of(
-        (text, _checked("correct", correct), title, wrong),
+        (text, correct, title, wrong),
         _time(record),
         category=next((kind for kind in kinds if kind), ""),
         tags=_tags(record.get("tags") or metadata.get("tags") or record.get("categories")),
@@ -316,8 +316,9 @@ def _lesson(record: Mapping[str, Any]) -> Lesson | SkippedPiece:
 
 
 def _lesson_of(texts: tuple[str, str, str, str], at_ms: int | None, **fields: Any) -> Lesson:
-    """Return a lesson of a text, the right way, a title and what went wrong."""
-    text, correct, title, wrong = texts
+    """Return a lesson of a text, the right way, a title and what went wrong; raise ``BadLineError`` for a long one."""
+    names_of = ("pattern", "correct", "title", "wrong")
+    text, correct, title, wrong = (_checked(name, each) for name, each in zip(names_of, texts, strict=True))
     identity = _identity("lesson", title, text, correct, wrong, at_ms=at_ms)
     return Lesson(text, correct, title, identity, at_ms=at_ms, **fields)
 
@@ -466,10 +467,8 @@ def _read_notes(name: str, lines: list[bytes]) -> Iterator[Item]:
 
 
 def _from_note(note: Note) -> Lesson:
-    fields = {"pattern": note.text, "correct": note.correct, "title": note.title, "wrong": note.wrong}
-    text, correct, title, wrong = (_checked(name, value) for name, value in fields.items())
     return _lesson_of(
-        (text, correct, title, wrong),
+        (note.text, note.correct, note.title, note.wrong),
         dates.to_ms(note.when),
         category=note.category,
         tags=note.tags[: limits.TAGS_MAX],
@@ -482,12 +481,12 @@ def _from_entry(entry: corrections_md.Entry) -> Lesson | SkippedPiece:
     if entry.is_undone:
         return SkippedPiece(entry.line, _UNDONE, entry.pattern)
     is_bare = not (entry.wrong or entry.source or entry.auto)
-    text = _checked("pattern", entry.pattern) or (_checked("title", entry.title) if is_bare else "")
+    text = entry.pattern or (entry.title if is_bare else "")
     if not text:
         return SkippedPiece(entry.line, _TO_BE_INFERRED if entry.auto else "it has no pattern yet")
     record = entry.record
     return _lesson_of(
-        (text, _checked("correct", entry.right), _checked("title", entry.title), _checked("wrong", entry.wrong)),
+        (text, entry.right, entry.title, entry.wrong),
         dates.to_ms(entry.when),
         category=_checked("category", entry.category),
         tags=entry.tags[: limits.TAGS_MAX],

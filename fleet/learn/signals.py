@@ -84,12 +84,7 @@ class Flag(NamedTuple):
 
 
 class _SignalResult(NamedTuple):
-    """Result of logging a signal.
-
-    Attributes:
-        id: id of the entry, or of the one that it repeats.
-        is_new: False for a repeat: nothing was written.
-    """
+    """Id of a signal's entry; where it is not new nothing was written, and the id is of the one that it repeats."""
 
     id: str
     is_new: bool
