@@ -81,7 +81,7 @@ Item = Lesson | Finding | Bad | SkippedPiece
 
 _SEEN_MAX = 1_000_000
 _MINUTES_MAX = 1_000_000
-_LESSON_TYPES = frozenset({"lesson", "pattern", "correction"})
+
 _DATA = str(Path(__file__).with_name("data") / "records.toml")
 KEYS = {name: tuple(words.split()) for name, words in tables(_DATA).items()}
 """Names in foreign records and folders, by what they name."""
@@ -92,7 +92,7 @@ _TOO_LONG = f"longer than the {limits.PAGE_LINE_BYTES_MAX // 2**20} MiB that are
 _LABEL = r"(?i)(?:learned|learning|lesson|insight|investigation|rule|memory|note)\s*[:：]\s+"
 _TEXT_CHARS = 420
 _WORDS_MIN = 3
-_GONE = frozenset({"retracted", "superseded", "retired", "archived", "deprecated", "rejected", "obsolete", "deleted"})
+
 _OWN_ID = re.compile(r"[pd]-[0-9a-f]{16}", re.ASCII)
 _OWN_KEYS = frozenset({"add", "rem", "n", "set", "w", "retracts"})
 _COMMA = r"[,，、]"
@@ -249,8 +249,8 @@ def _reason_to_skip(record: Mapping[str, Any]) -> str:
     if is_own and isinstance(id_, str) and _OWN_ID.fullmatch(id_):
         return "this is fleet's own line: sync it, do not import it"
     status = _word(record, "status").casefold()
-    if record.get("retracted") is True or status in _GONE:
-        return status if status in _GONE else "retracted"
+    if record.get("retracted") is True or status in KEYS["gone"]:
+        return status if status in KEYS["gone"] else "retracted"
     if record.get("superseded_by"):
         return "superseded"
     is_issue = "issue_type" in record or ({"priority", "status"} <= record.keys() and "dependencies" in record)
@@ -267,7 +267,7 @@ def _begin(record: Mapping[str, Any]) -> str:
 def _is_finding(record: Mapping[str, Any], *, is_discoveries: bool) -> bool:
     """Return whether a record is a discovery: by its type, then its id, then its file, then its fields."""
     kind, id_ = _word(record, "type").casefold(), _word(record, "id")
-    if kind in _LESSON_TYPES:
+    if kind in KEYS["lesson_types"]:
         return False
     if kind in TYPES or id_.startswith(("d-", "disc-")):
         return True

@@ -33,13 +33,6 @@ UNDATED_MS = 0
 """Date of a discovery that has none: 1970, the same everywhere, and shown as undated. A lesson has its file's date."""
 
 FILE_BYTES_MAX = 256 * 1024 * 1024
-_OF_A_PROJECT = (
-    r"(?i)lesson|learning|gotcha|correction|mistake|pitfall|(?:^|/)(?:claude|agents|gemini|memory|copilot-instructions)\.md$|"
-    r"agents\.local\.md$|rules$|\.mdc$|(?:memory|memories|knowledge|insights|patterns|discoveries)\.jsonl$"
-)
-"""Names of the files that are read in a project's folder: most of its pages have no lessons."""
-
-
 _WINDOW, _SAMPLE_CHARS = limits.SIGNAL_WINDOW_CHARS, 80
 _NOT_LISTED = frozenset({notes.HEADING, notes.ABOUT, notes.TEMPLATE})
 
@@ -146,14 +139,14 @@ def files_in(workspace: Workspace, paths: list[Path]) -> list[Path]:
 
 def _files_below(root: Path, own_folders: list[Path]) -> Iterator[Path]:
     is_project = any((root / name).exists() for name in (".git", "fleet.toml", ".fleet"))
-    paths, real_root = [], root.resolve()
+    paths, real_root, of_a_project = [], root.resolve(), f"(?i){'|'.join(KEYS['project'])}"
     for folder, names_below, files in os.walk(root):
         names_below[:] = [name for name in names_below if name not in KEYS["never"]]
         paths += [Path(folder, name) for name in files]
     for path in sorted(paths):
         if path.suffix.casefold() not in KEYS["suffixes"] and path.name.casefold() not in KEYS["files"]:
             continue
-        if is_project and not re.search(_OF_A_PROJECT, path.relative_to(root).as_posix()):
+        if is_project and not re.search(of_a_project, path.relative_to(root).as_posix()):
             continue
         try:
             real = path.resolve(strict=True)

@@ -80,7 +80,7 @@ DONE = "it tells what was done, as a changelog does"
 STORY = "it tells what happened or how far something is, and not what holds"
 
 # Expressions that take long to compile are texts, which `re` compiles at the first use and caches: a sync uses none.
-_TO_DO = r"(?i)(?:todo|fixme|tbd|wip)\b\s{0,4}(?:\([^)\n]{0,40}\))?\s{0,4}[:：–—-]"
+
 _FAULTS = (("pointer", NO_ADVICE), ("about", ABOUT))
 _FAULTS_OF_NO_RULE = (("story", STORY), ("half", NO_SENTENCE))
 """Faults of a text by the name of the pattern that it begins with; the second where no word in it binds."""
@@ -89,7 +89,6 @@ _BODY_CHARS = 4_000
 """Length of the body that is kept with a lesson."""
 _TEXT_CHARS = 420
 _SHORT_SAMPLE = 80
-
 _WORDS_MIN, _SHORT_WORDS, _LONG_TITLE, _TOPIC_WORDS = 3, 6, 8, 9
 _DATE = rf"[\[(]?(?P<when>{WHEN.replace('?P<', '?P<_')})[\])]?"
 _DATE_FIRST = rf"(?ai)\W{{0,4}}{_DATE}[^\w❌✗🚫⛔]{{0,3}}(?:[-–—:：|]|\s|$)[-–—:：|\s*]*"
@@ -97,26 +96,16 @@ _DATE_LAST = (
     rf"(?i)\s*(?:[-–—|]\s*{_DATE}|[(\[（](?:[\w ,]{{0,24}}[\s:])?{_DATE.replace('?P<', '?P<in_')}"
     r"[^)\]）\n]{0,24}[)\]）])\s*[.]?$"
 )
-_CODE_FIRST = (
-    r"(?i)(?P<code>\[?(?:[A-Z]{1,8}-)?#?\d[\d.-]*(?:-\d+)*\]?|[A-Z]\d{2,4}|(?:lesson|learning|rule|pattern|gotcha|mistake|issue|entry|"
-    r"correction|bug|problem|insight|principle|tip)(?:\s+#?\d+)?)\s*(?:[:：.)\]·]|\s[-–—]|[-–—]\s)\s*"
-)
 _BRACKET_FIRST = r"\[(?P<word>[^\]\n]{1,40})\]\s*(?!\()[:：-]?\s*"
-_SUPERSEDES = (
-    r"(?i)SUPERSEDES:?\s*[\"“「](?P<old>[^\"”」]+)[\"”」]\s*(?:→|->|=>|with|by)\s*[\"“「](?P<new>[^\"”」]+)[\"”」]"
-)
 _WRONG_RIGHT = (
     rf"(?si)(?:\W{{0,4}}{_DATE}[-–—:：|\s*]*)?\s*(?:❌|✗|🚫|⛔)\s*(?P<wrong>.+?)"
     r"\s*(?:→|->|=>|⇒|;|\||,|\s)\s*(?:✅|✔️?|☑️?)\s*(?P<right>.+)"
 )
 _IS_WRONG = rf"(?i)\A(?:\W{{0,4}}{_DATE}[-–—:：|\s*]*)?\s*(?:❌|✗|🚫|⛔)\s*"
 _IS_RIGHT = r"\A\s*(?:✅|✔️?|☑️?)\s*"
-
 _OF_CODE = re.compile(r"`[^`]*[/.(][^`]*`\s+[-–—]\s")
 _RULE_LINES = r"(?m)(?<![^\n]\n)(?:^[A-Z][^\n]{2,}(?:\n|\Z)){2,}(?=\n|\Z)"
 _GONE = re.compile(r"~~.{4,}~~|\[?\(?(?:OBSOLETE|SUPERSEDED|DEPRECATED|RETRACTED)\b", re.DOTALL)
-
-
 _STATUS_LABELS = ("status", "状态", "状態")
 
 _pattern = partial(pattern, str(Path(__file__).with_name("data") / "pages.toml"))
@@ -175,9 +164,9 @@ def _heading(raw: str) -> _Heading:
         elif match := re.match(_BRACKET_FIRST, title):
             word, title, is_entry = match["word"], title[match.end() :], True
             # In `[LRN-20260105-001] best_practice` the kind is behind.
-            is_number = re.search(r"\d", word) and re.fullmatch(_CODE_FIRST, f"{word}:")
+            is_number = re.search(r"\d", word) and _pattern("code_first").fullmatch(f"{word}:")
             kind = title * (len(title.split()) == 1) if is_number else word
-        elif match := re.match(_CODE_FIRST, title):
+        elif match := _pattern("code_first").match(title):
             title, is_entry = title[match.end() :], True
         else:
             break
@@ -193,7 +182,6 @@ class _Form:
         self.line, self.end, self.title, self.when, self.category = line, line, title, when, category
         self.is_whole = is_whole
         self.story: list[Block] = []  # before the fields
-
         self.fields: list[tuple[Field, list[str]]] = []
 
     def add(self, field: Field, end: int) -> None:
@@ -518,9 +506,9 @@ class _Page:
     def _read_item(self, item: Block, context: _Context) -> None:
         raw = item.text
         labelled = _fields_of(item)
-        if item.is_task or re.match(_TO_DO, raw):
+        if item.is_task or _pattern("to_do").match(raw):
             self._leave(item, TASK)
-        elif replaced := [*re.finditer(_SUPERSEDES, raw)]:
+        elif replaced := [*_pattern("supersedes").finditer(raw)]:
             rest = Passage(raw[replaced[-1].end() :]).plain.strip(" .,;")
             details = "; ".join(filter(None, (rest, _details(item))))
             for each in replaced:
@@ -598,7 +586,7 @@ class _Page:
             if label.role:
                 form.add(Field(*label.role, label.folded, cell), line)
             else:
-                is_number = re.fullmatch(_CODE_FIRST, f"{cell}:") or not re.search(r"[^\W\d_]", cell)
+                is_number = _pattern("code_first").fullmatch(f"{cell}:") or not re.search(r"[^\W\d_]", cell)
                 form.title = form.title or ("" if is_number else Passage(cell).plain)
         values = {field.role: each[0] for field, each in form.fields if each}
         label_of_wrong = next((field.label for field, _ in form.fields if field.role == "wrong"), "")
@@ -628,7 +616,7 @@ def _fault(note: Note) -> str:
     text = note.text
     if text.endswith(("?", "？")):
         return QUESTION
-    if re.match(_TO_DO, text):
+    if _pattern("to_do").match(text):
         return TASK
     if Passage(text).is_placeholder() or _pattern("choices").fullmatch(text):
         return TEMPLATE
@@ -665,12 +653,14 @@ def _is_binding(text: str) -> bool:
 
 def _is_marked(text: str) -> bool:
     """Return whether a text begins as wrong or right by a mark, or replaces another."""
-    return any(re.match(mark, text) for mark in (_IS_WRONG, _IS_RIGHT)) or re.search(_SUPERSEDES, text) is not None
+    return (
+        any(re.match(mark, text) for mark in (_IS_WRONG, _IS_RIGHT)) or _pattern("supersedes").search(text) is not None
+    )
 
 
 def _has_pair(block: Block) -> bool:
     """Return whether a block has a wrong and a right way, by their marks."""
-    is_pair = re.match(_WRONG_RIGHT, block.text) or re.search(_SUPERSEDES, block.text)
+    is_pair = re.match(_WRONG_RIGHT, block.text) or _pattern("supersedes").search(block.text)
     return is_pair is not None or len(_unfolded(block)) > 1
 
 
@@ -727,7 +717,7 @@ def _ends_open(text: str) -> bool:
 def _is_lead(block: Block) -> bool:
     """Return whether a paragraph is an item by itself: it begins with a date or in bold, or has wrong and right."""
     text = block.text
-    match = re.match(_DATE_FIRST, text) or re.match(_WRONG_RIGHT, text) or re.search(_SUPERSEDES, text)
+    match = re.match(_DATE_FIRST, text) or re.match(_WRONG_RIGHT, text) or _pattern("supersedes").search(text)
     return match is not None or _is_bold_lead(block)
 
 
