@@ -31,7 +31,7 @@ from fleet.text import screening
 
 WAIT_S = 0.3
 """Time that a correction waits for another process that counts, or refreshes the database."""
-MINUTE_MS = 60_000
+
 _MOVING = "moves"  # key in local.db: agent, id and new scope of each lesson that changes its scope, as JSON
 _TAIL_BYTES = 256 * 1024  # of a log's end, where the newest entry is looked for
 _LOGGED_AT = rb"<!-- fleet (?:flagged )?c-[0-9a-f]{16} [^<>]*?\bat=(\S{24})"
@@ -153,20 +153,14 @@ class CountedLog:
         return rights
 
     def occurrences(self) -> Iterator[_Occurrence]:
-        """Yield the occurrences in file order, those of deleted entries too, and those of undone entries not.
-
-        A mistake was made when its record was written, unless the entry's heading, exact to the minute, is earlier.
-        """
+        """Yield the occurrences in file order, those of deleted entries too, and those of undone entries not."""
         log = self.read_log()
         headings = {item.record.id: item.entry.when for item in log.bound() if item.record is not None}
         for record in Record.latest(log.records):
             if log.is_undone(record.id):
                 continue
-            at_ms = clock.unpack(record.at)[0]
-            heading_ms = _heading_ms(headings.get(record.id, ""))
-            if heading_ms is not None and heading_ms < at_ms - MINUTE_MS:
-                at_ms = heading_ms
-            yield _Occurrence(record.pattern, at_ms, RELAPSED in record.extra)
+            at = _occurred(record, headings.get(record.id, ""))
+            yield _Occurrence(record.pattern, clock.unpack(at)[0], RELAPSED in record.extra)
 
     def auto_detected(self) -> set[str]:
         """Return the lessons that only detected entries state, and none that was logged."""
@@ -445,7 +439,7 @@ class _Backlog:
             sessions=len({record.session for record in own if record.session} - earlier_sessions),
             relapsed=sum(RELAPSED in record.extra for record in own),
             fields=self._fields(line, fresh),
-            at=min(self._when(record) for record in fresh),
+            at=min(_occurred(each, self._entries[each.id].when if each.id in self._entries else "") for each in fresh),
         )
         for record in fresh:
             if record not in own:
@@ -471,15 +465,6 @@ class _Backlog:
         lost = [name for name in ("text", "correct") if not fields.get(name)]
         missing = {name: value for name, value in logged.items() if name in lost}
         return edits.part(line, line.id, "0" * 16, missing, self._writer.name, "", seen=0)
-
-    def _when(self, record: Record) -> str:
-        """Return the stamp of an occurrence: an entry written by hand may be of an earlier day than its record."""
-        entry = self._entries.get(record.id)
-        if entry is None or entry.when.rstrip("Z").replace(" ", "T") == record.at[:16]:
-            return record.at  # the usual case
-        ms = _heading_ms(entry.when)
-        heading = clock.pack(ms) if ms is not None else record.at
-        return heading if heading < record.at[:16] else record.at
 
     def _fields(self, line: Line, records: Sequence[Record]) -> dict[str, object]:
         """Return the fields that these records' entries add to a lesson.
@@ -513,10 +498,15 @@ class _Backlog:
             self._workspace.db.note(_note_key(self._writer.agent), noted)
 
 
-def _heading_ms(when: str) -> int | None:
+def _occurred(record: Record, heading: str) -> str:
+    """Return the stamp of a mistake: its record's, unless the entry's heading, exact to the minute, is earlier."""
+    if not heading or heading.rstrip("Z").replace(" ", "T") == record.at[:16]:
+        return record.at
     from fleet.text import dates  # an entry that was logged has the time of its record
 
-    return dates.to_ms(when)
+    ms = dates.to_ms(heading)
+    at = clock.pack(ms) if ms is not None else record.at
+    return at if at < record.at[:16] else record.at
 
 
 def _part_keys(agent: str, records: Sequence[Record]) -> dict[str, str]:
