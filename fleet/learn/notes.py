@@ -364,7 +364,8 @@ class _Page:
             if is_item and labelled_item is not None:
                 is_beside = is_apart or not form.goes_on(block, labelled_item)
             is_own = is_order or (is_item and is_beside)
-            if block.kind == "table" or is_own or (not is_field and _has_pair(block)):
+            has_pair = _is_pair(block.text) or len(_unfolded(block)) > 1
+            if block.kind == "table" or is_own or (has_pair and not is_field):
                 rest.append(block)
             elif is_field:
                 form = self._take_fields(form, block)
@@ -658,10 +659,9 @@ def _is_marked(text: str) -> bool:
     )
 
 
-def _has_pair(block: Block) -> bool:
-    """Return whether a block has a wrong and a right way, by their marks."""
-    is_pair = re.match(_WRONG_RIGHT, block.text) or _pattern("supersedes").search(block.text)
-    return is_pair is not None or len(_unfolded(block)) > 1
+def _is_pair(text: str) -> bool:
+    """Return whether a text has a wrong and a right way, by their marks."""
+    return re.match(_WRONG_RIGHT, text) is not None or _pattern("supersedes").search(text) is not None
 
 
 def _unfolded(item: Block) -> list[Block]:
@@ -706,8 +706,7 @@ def _unlabelled(text: str, role: str) -> str:
 
 def _details(item: Block) -> str:
     """Return what stands below an item, however deep, as one text."""
-    below = ((each.text, _details(each)) for each in item.items if not each.is_task)
-    return "; ".join(filter(None, (Passage(text).plain for texts in below for text in texts)))
+    return "; ".join(filter(None, (Passage(each.text).plain for each in _below(item) if not each.is_task)))
 
 
 def _ends_open(text: str) -> bool:
@@ -716,9 +715,7 @@ def _ends_open(text: str) -> bool:
 
 def _is_lead(block: Block) -> bool:
     """Return whether a paragraph is an item by itself: it begins with a date or in bold, or has wrong and right."""
-    text = block.text
-    match = re.match(_DATE_FIRST, text) or re.match(_WRONG_RIGHT, text) or _pattern("supersedes").search(text)
-    return match is not None or _is_bold_lead(block)
+    return re.match(_DATE_FIRST, block.text) is not None or _is_pair(block.text) or _is_bold_lead(block)
 
 
 def _is_bold_lead(block: Block) -> bool:
