@@ -431,7 +431,7 @@ def _parsed(data: bytes) -> _State:
         document = json.loads(data or b"{}")
         for each in document.get("streaks", ()):
             streak = _Streak(str(each["session"]), str(each["family"]), str(each["error"]))
-            streak.output, streak.count = str(each["said"]), int(each["count"])
+            streak.output, streak.count = str(each.get("output", "")), int(each["count"])
             for key, (command, at_ns, blocks, is_open) in each["tries"].items():
                 streak.tries[key] = _Try(str(command), int(at_ns), str(blocks), bool(is_open))
             if streak.tries:
@@ -453,20 +453,10 @@ def _mutations(events: Iterable[Event]) -> dict[str, Event]:
 def _encoded(state: _State, now_ns: int) -> bytes:
     """Return the file of a state: its newest streaks and mutations, and no streak that is too old."""
     young = [each for each in state.streaks.values() if each.last.at_ns >= now_ns - DAYS_KEPT * _DAY_NS]
-    streaks = [
-        {
-            "session": each.session,
-            "family": each.family,
-            "error": each.error,
-            "said": each.output,
-            "count": each.count,
-            "tries": {
-                key: (tried.command, tried.at_ns, tried.blocks, tried.is_open)
-                for key, tried in list(each.tries.items())[-TRIES_KEPT_MAX:]
-            },
-        }
-        for each in young[-STREAKS_KEPT_MAX:]
-    ]
+    streaks = []
+    for each in young[-STREAKS_KEPT_MAX:]:
+        newest = list(each.tries.items())[-TRIES_KEPT_MAX:]
+        streaks.append({**vars(each), "tries": {key: [*vars(tried).values()] for key, tried in newest}})
     declared, won = (list(each.values())[-MUTATIONS_KEPT_MAX:] for each in (state.declared, state.won))
     return json.dumps({"streaks": streaks, "declared": declared, "won": won}, separators=(",", ":")).encode()
 

@@ -212,9 +212,8 @@ class Corrections:
         marks = (("head", filled.heading_hash), (STATED, filled.stated_hash))
         with self._workspace.log_lock(self._agent):
             page = self._workspace.files.page(path)
-            bound = corrections_md.Log.parse(page).bound() if page != page_before else ()
-            if any(each.id == signal.id and (each.record is not None or each.entry.pattern) for each in bound):
-                raise NoError(f"{signal.id} was filled just now by another process; nothing was logged")
+            if page != page_before:  # another process may have filled it just now
+                self._unfilled_entry(signal.id, page)
             record = Record(signal.id, target.id, writer.name, writer.tick(), session, (*marks, *extra))
             block = "".join(each.render() for each in statements) + record.render()
             self._workspace.files.append(path, f"\n{block}\n".encode())
