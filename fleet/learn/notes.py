@@ -314,11 +314,12 @@ class _Page:
                 self._leave_all(section, _LAYOUT)
                 return
         head, as_fields = _heading(title), _fields_below(section)
+        has_fields = bool(as_fields) or any(map(_has_content, section.blocks))
         if section not in self._titles:
-            is_entry = head.is_entry or (category and (as_fields or _is_entry(section)))
+            is_entry = head.is_entry or (category and has_fields)
             category = head.kind or category if is_entry else head.title
         context = _Context(category, head, is_log)
-        if as_fields or any(map(_has_content, section.blocks)):
+        if has_fields:
             self._read_form(section, as_fields, context)
         elif section.blocks or section.sections or section in self._titles:
             self._read_blocks(section, section.blocks, context)
@@ -757,13 +758,6 @@ def _fields_below(section: Section) -> list[Section]:
     roles = {each.title: Label(each.title).role for each in section.sections if not each.sections}
     has_content = any(role and role[0] in CONTENT_ROLES for role in roles.values())
     return [each for each in section.sections if roles.get(each.title)] if has_content and section.level > 1 else []
-
-
-def _is_entry(section: Section) -> bool:
-    """Return whether a heading names one entry: nothing but fields is under it, and no label twice."""
-    found = [_fields_of(block) for block in section.blocks]
-    labels = [field.label for each in found for field in each if field.role in CONTENT_ROLES]
-    return all(found) and len({*labels}) == len(labels)
 
 
 def _with_title(text: str, title: str) -> str:
