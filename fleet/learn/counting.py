@@ -534,8 +534,7 @@ def _part_key(agent: str, head: str, pattern: str, number: int) -> str:
 def _clean(text: str) -> str:
     """Return a field as it may enter a line; "" when it is too long: nothing is cut."""
     clean = screening.one_line(screening.screen(text).text)
-    is_short = len(clean) * 4 <= limits.TEXT_BYTES_MAX or len(clean.encode()) <= limits.TEXT_BYTES_MAX
-    return clean if is_short else ""
+    return clean if len(clean.encode()) <= limits.TEXT_BYTES_MAX else ""
 
 
 def _lesson_text(entry: Entry) -> str:

@@ -374,7 +374,7 @@ def _checked(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise BadLineError(f"'{name}' is no text")
     text = value.strip()
-    if len(text) * 4 > limits.TEXT_BYTES_MAX and len(text.encode("utf-8", "replace")) > limits.TEXT_BYTES_MAX:
+    if len(text.encode("utf-8", "replace")) > limits.TEXT_BYTES_MAX:
         raise BadLineError(f"'{name}' is longer than {limits.TEXT_BYTES_MAX} bytes")
     return text
 

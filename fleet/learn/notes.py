@@ -302,17 +302,10 @@ class _Page:
     def read(self, section: Section, category: str, *, is_log: bool) -> None:
         """Read a section and those below it."""
         title = section.title
-        if section.level:
-            if _is_gone(title):
-                self._leave_all(section, _STRUCK)
-                return
-            if Label(title).is_about() or (title and Passage(title).is_placeholder()):
-                self._leave_all(section, ABOUT if Label(title).is_about() else TEMPLATE)
-                return
-            is_log = is_log or Label(title).is_of_lessons()
-            if not is_log and Label(title).is_layout():
-                self._leave_all(section, _LAYOUT)
-                return
+        is_log = is_log or (section.level > 0 and Label(title).is_of_lessons())
+        if reason := _heads_no_lesson(title, is_log=is_log):
+            self._leave_all(section, reason)
+            return
         head, as_fields = _heading(title), _fields_below(section)
         has_fields = bool(as_fields) or any(map(_has_content, section.blocks))
         if section not in self._titles:
@@ -331,13 +324,12 @@ class _Page:
 
     def _leave_all(self, section: Section, reason: str) -> None:
         for each in section.walk():
-            for block in each.blocks:
-                self._leave(block, reason)
+            self._leave(reason, *each.blocks)
             if not each.blocks and each.level:
                 self.items.append(SkippedPiece(each.line, reason, each.title))
 
-    def _leave(self, block: Block, reason: str) -> None:
-        self.items.append(SkippedPiece(block.line, reason, block.text))
+    def _leave(self, reason: str, *blocks: Block) -> None:
+        self.items += [SkippedPiece(block.line, reason, block.text) for block in blocks]
 
     # --- entries with labelled fields
 
@@ -409,8 +401,8 @@ class _Page:
         notes = [] if form.is_gone() else list(form.notes())
         for note in notes:
             self._add(note)
-        for block in form.story if not notes or any(field.role == "wrong" for field, _ in form.fields) else ():
-            self._leave(block, _PROSE)
+        if not notes or any(field.role == "wrong" for field, _ in form.fields):
+            self._leave(_PROSE, *form.story)
         if not notes and form.fields:
             texts = (text for field, values in form.fields for text in values or [field.value])
             reason = _STRUCK if form.is_gone() else _NOTHING_LEARNED
@@ -437,10 +429,10 @@ class _Page:
             elif block.kind == "table":
                 self._read_table(block, context)
             elif block.kind == "quote" or _is_gone(text):
-                self._leave(block, _PROSE if block.kind == "quote" else _STRUCK)
+                self._leave(_PROSE if block.kind == "quote" else _STRUCK, block)
             elif _ends_open(text) and (_is_lead(block) or (not is_last and is_item[index + 1])):
                 intro = Passage(text).plain.rstrip(":： ")
-                self._leave(block, _PROSE)
+                self._leave(_PROSE, block)
             elif _is_lead(block):
                 self._read_item(block, context)
             else:
@@ -458,14 +450,13 @@ class _Page:
                 if is_free and _is_binding(text) and Passage(text).is_sentence():
                     self._add(Note(part.line, part.end, text, category=context.category))
                 else:
-                    self._leave(part, _PROSE)
+                    self._leave(_PROSE, part)
             return
         title = context.head.title
         body = " ".join(Passage(block.text).plain for block in prose).rstrip(":： ")
         is_template = Passage(body).is_placeholder()
         if is_template or not (Passage(body).is_sentence() or Passage(f"{title} {body}").is_sentence()):
-            for block in prose:
-                self._leave(block, TEMPLATE if is_template else NO_SENTENCE)
+            self._leave(TEMPLATE if is_template else NO_SENTENCE, *prose)
             return
         topic = "" if _is_kind(title) else title
         text, rest = (title, body) if _is_lesson(title) else (_with_title(body, topic), "")
@@ -474,10 +465,8 @@ class _Page:
 
     def _read_items(self, items: Sequence[Block], context: _Context) -> None:
         """Read items side by side: a wrong one and the right one after it are one lesson."""
-        intro = Label(context.intro)
-        if context.intro and (intro.is_about() or intro.is_layout()):
-            for each in items:
-                self._leave(each, ABOUT if intro.is_about() else _LAYOUT)
+        if reason := _heads_no_lesson(context.intro, is_log=False):
+            self._leave(reason, *items)
             return
         remaining = iter([*(part for item in items for part in _unfolded(item)), None])
         item = next(remaining)
@@ -509,7 +498,7 @@ class _Page:
         raw = item.text
         labelled = _fields_of(item)
         if item.is_task or _pattern("to_do").match(raw):
-            self._leave(item, TASK)
+            self._leave(TASK, item)
         elif replaced := [*_pattern("supersedes").finditer(raw)]:
             rest = Passage(raw[replaced[-1].end() :]).plain.strip(" .,;")
             details = "; ".join(filter(None, (rest, _details(item))))
@@ -518,13 +507,13 @@ class _Page:
                 text = Passage(each["new"]).plain
                 self._add(Note(item.line, item.end, text, details, each["old"], category=context.category))
         elif _is_gone(raw):
-            self._leave(item, _STRUCK)
+            self._leave(_STRUCK, item)
         elif match := re.match(_WRONG_RIGHT, raw):
             self._add_pair([item], match["wrong"], match["right"], context, match["when"])
         elif any(field.role in CONTENT_ROLES for field in labelled):
             self._finish(self._take_fields(_Form(item.line, "", context.head.when, context.category), item))
         elif any(field.role for field in labelled[:1]):
-            self._leave(item, _NOTHING_LEARNED if context.is_log else NO_ADVICE)
+            self._leave(_NOTHING_LEARNED if context.is_log else NO_ADVICE, item)
         else:
             self._read_plain_item(item, context)
 
@@ -542,11 +531,11 @@ class _Page:
         is_template = Passage(raw).is_placeholder()
         if subs and not is_template and (_ends_open(raw) or not Passage(text).is_sentence()):
             if not _ends_open(raw):
-                self._leave(item, _PROSE)
+                self._leave(_PROSE, item)
             self._read_items(subs, context._replace(head=_Heading(text, when), intro=text))
             return
         if is_template or _only_describes(raw, text, is_log=context.is_log):
-            self._leave(item, TEMPLATE if is_template else NO_ADVICE)
+            self._leave(TEMPLATE if is_template else NO_ADVICE, item)
         else:
             self._read_statement(item, text, context)
         if isinstance(self.items[-1], SkippedPiece) and self.items[-1].line == item.line:
@@ -564,7 +553,7 @@ class _Page:
         statement = text if is_whole else _with_title(text, topic)
         is_name = statement != text and not Passage(text).is_claim() and not Passage(topic).is_advice()
         if is_name or not Passage(statement).is_sentence():
-            self._leave(item, _fault(Note(item.line, item.end, text)) or NO_SENTENCE)
+            self._leave(_fault(Note(item.line, item.end, text)) or NO_SENTENCE, item)
             return
         title = head.title if head.is_entry else ""
         self._add(Note(item.line, item.end, statement, _details(item), "", title, context.category, when=head.when))
@@ -574,7 +563,7 @@ class _Page:
         roles = [Label(cell).role for cell in header]
         known_roles = {role[0] for role in roles if role} & CONTENT_ROLES
         if not known_roles:
-            self._leave(block, TABLE)
+            self._leave(TABLE, block)
             return
         for line, row in enumerate(rows, block.line + 1):
             if all(set(cell) <= set("-: ") for cell in row):
@@ -636,6 +625,17 @@ def _fault(note: Note) -> str:
     if text.isascii() and len(text.split()) < _WORDS_MIN:
         return NO_SENTENCE
     return next((reason for name, reason in _FAULTS_OF_NO_RULE if _pattern(name).match(text)), "")
+
+
+def _heads_no_lesson(title: str, *, is_log: bool) -> str:
+    """Return why what a heading, or an introduction, stands above is no lesson; "" where it may be one."""
+    if _is_gone(title):
+        return _STRUCK
+    if Label(title).is_about():
+        return ABOUT
+    if title and Passage(title).is_placeholder():
+        return TEMPLATE
+    return _LAYOUT if not is_log and Label(title).is_layout() else ""
 
 
 def _is_gone(text: str) -> bool:
