@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fleet.learn.signals import Signals
 
 _TITLE_CHARS_MAX = 80
+_OF_LINES = ("wrong", "right", "source")
 _BEFORE = r"^(?:[\s>|*+•\"'`«“‘-]|\d{1,3}[.)](?=\s))+"
 _NO_ESCAPES = str.maketrans({"\\": "", "‹": "<", "›": ">"})
 _ASK_FOR_THE_RULE = (
@@ -390,22 +391,17 @@ def _screened(correction: Correction) -> tuple[Correction, tuple[str, ...]]:
     if len(correction.tags) > limits.TAGS_MAX:
         raise UsageError(f"at most {limits.TAGS_MAX} tags; nothing was written")
     pattern = Text.lesson(correction.pattern)
-    wrong = Text.enter("wrong", correction.wrong, lines=True)
-    right = Text.enter("right", correction.right, lines=True)
-    title, source = Text.enter("title", correction.title), Text.enter("source", correction.source, lines=True)
+    fields = {
+        name: Text.enter(name, getattr(correction, name), lines=name in _OF_LINES)
+        for name in ("wrong", "right", "title", "source", *LOGGED)
+    }
     tags = [Text.enter("tag", tag) for tag in correction.tags]
-    more = {name: Text.enter(name, getattr(correction, name)) for name in LOGGED}
-    entry = Correction(
-        wrong=wrong.text,
-        right=right.text,
-        pattern=pattern.text,
-        title=title.text or screening.shortened((wrong.text or pattern.text).partition("\n")[0], _TITLE_CHARS_MAX),
-        source=source.text,
-        # The log separates tags by commas.
-        tags=tuple(tag.text.replace(",", " ") for tag in tags if tag.text),
-        **{name: text.text for name, text in more.items()},
-    )
-    return entry, secrets_in([pattern, wrong, right, title, source, *more.values(), *tags])
+    texts = {name: each.text for name, each in fields.items()}
+    first_line = (texts["wrong"] or pattern.text).partition("\n")[0]
+    texts["title"] = texts["title"] or screening.shortened(first_line, _TITLE_CHARS_MAX)
+    # The log separates tags by commas.
+    words = tuple(tag.text.replace(",", " ") for tag in tags if tag.text)
+    return Correction(**texts, pattern=pattern.text, tags=words), secrets_in([pattern, *fields.values(), *tags])
 
 
 def _is_echo(entry: Correction, lesson: str, right: str) -> bool:
