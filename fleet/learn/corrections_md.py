@@ -748,7 +748,7 @@ def _entry(block: _Block) -> Entry:
     wrong = block.value("wrong") or block.value("flagged")
     right = block.value("right") or _joined(block.body)
     source, pattern = block.value("source"), block.value("pattern")
-    more: dict[str, Any] = {name: fold(block.value(name)) for name in LOGGED}
+    more: dict[str, Any] = {name: fold(block.value(name)) for name in (*LOGGED, "scope")}
     is_detected = re.match(_AUTO_DETECTED, source.translate(_NO_MARKS)) is not None
     return Entry(
         line=block.line,
@@ -763,7 +763,6 @@ def _entry(block: _Block) -> Entry:
         record=block.record,
         content=_content(block.when, block.title, wrong, right, source, pattern),
         tags=tuple(tag for part in re.split("[,，、]", block.value("tags")) if (tag := fold(part).strip("#`"))),
-        scope=fold(block.value("scope")),
         **more,
         beside=(*(block.body_numbers if block.value("right") else ()), *block.beside),
         unread=block.unread(),

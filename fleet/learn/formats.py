@@ -220,13 +220,8 @@ def _read_object(line: int, raw: bytes, *, is_discoveries: bool) -> tuple[dict[s
 
 def _unquoted(raw: bytes) -> bytes:
     """Return the object in a line that is a JSON string; any other line unchanged."""
-    if raw[:1] != b'"' or b"{" not in raw[:8]:
-        return raw
-    try:
-        inner = json.loads(raw)
-    except (ValueError, RecursionError):
-        return raw
-    return inner.encode("utf-8", "surrogatepass") if isinstance(inner, str) else raw
+    inner = _parsed(raw, str) if raw[:1] == b'"' and b"{" in raw[:8] else None
+    return raw if inner is None else str(inner).encode()
 
 
 def _unwrapped(record: dict[str, Any]) -> dict[str, Any]:
