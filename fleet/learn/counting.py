@@ -242,12 +242,9 @@ def _finish_moves(workspace: Workspace) -> None:
 
 
 class _Checkpoint(msgspec.Struct, frozen=True):
-    """Checkpoint of a log: how far it is counted. It is kept in the database beside the rows that count it.
+    """Number and hash of the bytes of a log that are counted, and how many entries in them wait for their lesson.
 
-    Attributes:
-        size: bytes of the log that are counted.
-        hash: hash of these bytes.
-        waiting: number of entries in them whose lesson is still to be stated.
+    It is kept in the database beside the rows that count it.
     """
 
     size: int = 0

@@ -29,14 +29,10 @@ class Lesson(msgspec.Struct, frozen=True):
         text: the pattern, else the description, else the title.
         correct: the solution, else the rationale, else the correction; may be empty.
         title: the record's title or name, also where it is the text.
-        category: category, else domain.
-        tags: at most ``limits.TAGS_MAX``.
         at_ms: its time in milliseconds since 1970; None if unknown.
-        seen: occurrences, 1 to 1,000,000.
         replica: by which a fleet has already counted it, as an entry of ``corrections.md``; "" for any other record.
         identity: canonical text of title, body and time, to be hashed: copies that differ in id, file, key order or
             white space are one record.
-        line: number of its first line in the file, from 1.
     """
 
     text: str
@@ -55,10 +51,8 @@ class Lesson(msgspec.Struct, frozen=True):
 class Finding(msgspec.Struct, frozen=True):
     """A foreign record that becomes a discovery.
 
-    Attributes:
-        entry: its texts, unscreened, and what else is in it but author, time and id. The problem is the record's, else
-            its title; the solution is its solution, else its insight.
-        at_ms: its time in milliseconds since 1970; None if unknown.
+    ``entry``: its texts, unscreened, and what else is in it but author, time and id. The problem is the record's, else
+    its title; the solution is its solution, else its insight.
     """
 
     entry: Discovery
@@ -81,7 +75,6 @@ Item = Lesson | Finding | Bad | SkippedPiece
 
 _SEEN_MAX = 1_000_000
 _MINUTES_MAX = 1_000_000
-
 _DATA = str(Path(__file__).with_name("data") / "records.toml")
 KEYS = {name: tuple(words.split()) for name, words in tables(_DATA).items()}
 """Names in foreign records and folders, by what they name."""
@@ -92,7 +85,6 @@ _TOO_LONG = f"longer than the {limits.PAGE_LINE_BYTES_MAX // 2**20} MiB that are
 _LABEL = r"(?i)(?:learned|learning|lesson|insight|investigation|rule|memory|note)\s*[:：]\s+"
 _TEXT_CHARS = 420
 _WORDS_MIN = 3
-
 _OWN_ID = re.compile(r"[pd]-[0-9a-f]{16}", re.ASCII)
 _OWN_KEYS = frozenset({"add", "rem", "n", "set", "w", "retracts"})
 _COMMA = r"[,，、]"

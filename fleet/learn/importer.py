@@ -38,13 +38,9 @@ _NOT_LISTED = frozenset({notes.HEADING, notes.ABOUT, notes.TEMPLATE})
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A piece of a file: taken, or left out for a reason.
+    """A piece of a file: taken, or left out for a ``reason`` with the beginning of its text.
 
-    Attributes:
-        line: number of its first line, from 1.
-        text: the lesson or finding; of a piece that is left out, its beginning.
-        reason: the reason why it is left out; "" for one that is taken.
-        category: a lesson's category; a finding's type.
+    ``category``: a lesson's category; a finding's type.
     """
 
     path: str
@@ -186,10 +182,7 @@ class LogPage:
     def take(self) -> ImportResult:
         """Import the lessons in an agent's log that are in any other form than its own, each once.
 
-        The log is counted already, and is not changed. Where only own entries changed, there is nothing to import.
-
-        Raises:
-            DiskError: nothing of it was acknowledged.
+        The log is counted already, and is not changed. Raises as ``import_files``.
         """
         page, key = self._workspace.files.page(self._path), f"beside {self._agent}"
         known, imported = self._workspace.db.noted(key), ImportResult()

@@ -106,12 +106,9 @@ CODES = tuple(strategy.code for strategy in STRATEGIES)
 
 
 class Declaration(NamedTuple):
-    """A declaration as it was written.
+    """A declaration as it was written, and the kinds of secrets that were removed from it.
 
-    Attributes:
-        id: ``m-`` and 8 hex.
-        opened: the commands whose doors it opens, or whose failures it is about; of each family the last one.
-        secrets: kinds of secrets that were removed.
+    ``opened``: the commands whose doors it opens, or whose failures it is about; of each family the last one.
     """
 
     id: str

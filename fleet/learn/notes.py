@@ -30,15 +30,12 @@ from fleet.text.markdown import WHEN, Page
 
 
 class Note(NamedTuple):
-    """One lesson of a page.
+    """One lesson of a page, in one or a few sentences, with its first and last line, and its date as on the page.
 
     Attributes:
-        line: number of its first line, from 1.
-        text: the lesson, one or a few sentences.
         correct: the right way, or the body under a heading that is the lesson.
         title: its own heading, if it has one.
         category: the heading above, or a field's value.
-        when: a date, as on the page.
     """
 
     line: int
