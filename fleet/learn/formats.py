@@ -232,10 +232,10 @@ def _unwrapped(record: dict[str, Any]) -> dict[str, Any]:
 
 def _reason_to_skip(record: Mapping[str, Any]) -> str:
     id_, pattern = record.get("id"), record.get("pattern")
-    is_own = not _OWN_KEYS.isdisjoint(record) or names.is_replica(_word(record, "by"))
+    is_own = not _OWN_KEYS.isdisjoint(record) or names.is_replica(_text_in(record, "by"))
     if is_own and isinstance(id_, str) and _OWN_ID.fullmatch(id_):
         return "this is fleet's own line: sync it, do not import it"
-    status = _word(record, "status").casefold()
+    status = _text_in(record, "status").casefold()
     if record.get("retracted") is True or status in KEYS["gone"]:
         return status if status in KEYS["gone"] else "retracted"
     if record.get("superseded_by"):
@@ -253,7 +253,7 @@ def _begin(record: Mapping[str, Any]) -> str:
 
 def _is_finding(record: Mapping[str, Any], *, is_discoveries: bool) -> bool:
     """Return whether a record is a discovery: by its type, then its id, then its file, then its fields."""
-    kind, id_ = _word(record, "type").casefold(), _word(record, "id")
+    kind, id_ = _text_in(record, "type").casefold(), _text_in(record, "id")
     if kind in KEYS["lesson_types"]:
         return False
     if kind in TYPES or id_.startswith(("d-", "disc-")):
@@ -291,7 +291,7 @@ def _lesson(record: Mapping[str, Any]) -> Lesson | SkippedPiece:
     inner = record.get("metadata")
     metadata = inner if isinstance(inner, dict) else {}
     places = ("category", "domain", "area", "topic", "kind")
-    kinds = (_word(each, name) for name in places for each in (record, metadata))
+    kinds = (_text_in(each, name) for name in places for each in (record, metadata))
     return _lesson_of(
         (text, correct, title, wrong),
         _time(record),
@@ -327,7 +327,7 @@ def _finding(record: Mapping[str, Any]) -> Finding:
         raise BadLineError("nothing to read as its text: no problem or title")
     context, solution = _first(record, "context"), _first(record, "solution", "insight")
     at_ms = _time(record)
-    kind = _word(record, "type").casefold()
+    kind = _text_in(record, "type").casefold()
     entry = Discovery(
         id="",
         type=kind if kind in TYPES else "discovery",
@@ -344,7 +344,7 @@ def _finding(record: Mapping[str, Any]) -> Finding:
 
 def _author(record: Mapping[str, Any]) -> str:
     """Return the agent that a record names as its author; "" where it names none, or no name of an agent."""
-    named = (_word(record, name).casefold() for name in KEYS["authors"])
+    named = (_text_in(record, name).casefold() for name in KEYS["authors"])
     return next(filter(names.is_agent, named), "")
 
 
@@ -369,14 +369,6 @@ def _checked(name: str, value: object) -> str:
 def _first(record: Mapping[str, Any], *keys: str) -> str:
     """Return the first of these texts that is not empty. All are checked: half a record is no record."""
     return next(filter(None, [_checked(key, record.get(key)) for key in keys]), "")
-
-
-def _word(record: Mapping[str, Any], key: str) -> str:
-    """Return an optional field; "" for one of another type, or that is too long."""
-    try:
-        return _checked(key, record.get(key))
-    except BadLineError:
-        return ""
 
 
 def _tags(value: object) -> tuple[str, ...]:

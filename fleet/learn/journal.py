@@ -102,7 +102,6 @@ class _Strategy(NamedTuple):
 
 _DATA = str(Path(__file__).with_name("data") / "mutations.toml")
 STRATEGIES = tuple(_Strategy(code, **fields) for code, fields in tables(_DATA).items())
-CODES = tuple(strategy.code for strategy in STRATEGIES)
 
 
 class Declaration(NamedTuple):
@@ -220,7 +219,7 @@ class Journal:
             if folded in (each.code.casefold(), each.name.casefold()):
                 return each
         raise UsageError(
-            f"there is no mutation {named[:40]!r}; the codes are {CODES[0]} to {CODES[-1]}. Nothing was written. "
+            f"there is no mutation {named[:40]!r}; the codes are M1 to M8. Nothing was written. "
             "`fleet mutate --list` says which is for what"
         )
 
