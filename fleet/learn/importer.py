@@ -266,7 +266,9 @@ class _Import:
     def _take_lesson(self, item: Lesson) -> Lesson | SkippedPiece:
         fields, had_secret = _fields(item)
         pattern = self._workspace.same_text(self._writer.agent, str(fields["text"]))
-        if self._is_counted(item, pattern):
+        # A correction of another fleet's log may be counted here, under the replica that logged it.
+        counted = self._workspace.patterns.get(pattern) if item.replica else None
+        if counted is not None and counted.own("seen", item.replica) > 0:
             return SkippedPiece(item.line, "already counted by fleet", item.text)
         self.done.redacted += had_secret
         key = (pattern, _hash(item.identity))
@@ -275,11 +277,6 @@ class _Import:
         if previous is None or item.seen > previous[0].seen:
             self._records[key] = (item, fields)
         return item
-
-    def _is_counted(self, item: Lesson, pattern: str) -> bool:
-        """Return whether a correction of another fleet log is counted here, under the replica that logged it."""
-        counted = self._workspace.patterns.get(pattern) if item.replica else None
-        return counted is not None and counted.own("seen", item.replica) > 0
 
     def _take_finding(self, item: Finding) -> Finding | SkippedPiece:
         screened = {name: _clean(getattr(item.entry, name)) for name in ("context", "problem", "solution")}
