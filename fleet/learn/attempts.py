@@ -306,7 +306,7 @@ class AttemptLog:
         """
         if not self.has_any(session):
             return []
-        ran, known = _parsed_command(command), self.state()
+        ran, known = _parsed_command(command), self.state()  # a copy, which tells what a success would change
         won: list[Event] = []
         if (session, ran.family) in known.streaks or known.succeed(session, ran.family):
             won = self._change(lambda state: state.succeed(session, ran.family))

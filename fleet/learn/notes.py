@@ -76,8 +76,6 @@ HEADING = "it is a heading with nothing under it"
 DONE = "it tells what was done, as a changelog does"
 STORY = "it tells what happened or how far something is, and not what holds"
 
-# Expressions that take long to compile are texts, which `re` compiles at the first use and caches: a sync uses none.
-
 _FAULTS = (("pointer", NO_ADVICE), ("about", ABOUT))
 _FAULTS_OF_NO_RULE = (("story", STORY), ("half", NO_SENTENCE))
 """Faults of a text by the name of the pattern that it begins with; the second where no word in it binds."""
@@ -87,6 +85,7 @@ _BODY_CHARS = 4_000
 _TEXT_CHARS = 420
 _SHORT_SAMPLE = 80
 _WORDS_MIN, _SHORT_WORDS, _LONG_TITLE, _TOPIC_WORDS = 3, 6, 8, 9
+# Expressions that take long to compile are texts, which `re` compiles at the first use and caches: a sync uses none.
 _DATE = rf"[\[(]?(?P<when>{WHEN.replace('?P<', '?P<_')})[\])]?"
 _DATE_FIRST = rf"(?ai)\W{{0,4}}{_DATE}[^\w❌✗🚫⛔]{{0,3}}(?:[-–—:：|]|\s|$)[-–—:：|\s*]*"
 _DATE_LAST = (
@@ -337,7 +336,6 @@ class _Page:
         is_of_page = section in self._titles and not head.is_entry and not Passage(head.title).is_sentence()
         title = "" if is_of_page or _is_kind(head.title) else head.title
         form = _Form(first, title, head.when, context.category, is_whole=is_whole)
-
         rest: list[Block] = []
         labelled_items = [each for each in section.blocks if each.kind == "item" and _has_content(each)]
         is_list = any(_fields_of(each)[0].value or each.items for each in labelled_items)
@@ -652,9 +650,8 @@ def _is_binding(text: str) -> bool:
 
 def _is_marked(text: str) -> bool:
     """Return whether a text begins as wrong or right by a mark, or replaces another."""
-    return (
-        any(re.match(mark, text) for mark in (_IS_WRONG, _IS_RIGHT)) or _pattern("supersedes").search(text) is not None
-    )
+    has_mark = any(re.match(mark, text) for mark in (_IS_WRONG, _IS_RIGHT))
+    return has_mark or _pattern("supersedes").search(text) is not None
 
 
 def _is_pair(text: str) -> bool:
