@@ -157,10 +157,16 @@ class _State:
         self.declared[event["id"]] = {"error": next((each.output for each in reversed(self.of(session))), ""), **event}
         self.open(session)
 
-    def shown_to_work(self, session: str, family: str) -> list[Event]:
-        """Return the declared mutations that a success of this family shows to have worked."""
+    def succeed(self, session: str, family: str) -> list[Event]:
+        """End a family's streak at its success; return the declared mutations that this shows to have worked."""
+        self.streaks.pop((session, family), None)
         events = [each for each in self.declared.values() if each["session"] in _sessions(session)]
-        return [each for each in events if family in each["families"]]
+        return [self.declared.pop(each["id"]) for each in events if family in each["families"]]
+
+    def win(self, event: Event) -> None:
+        """Add a mutation that worked."""
+        self.declared.pop(event["id"], None)
+        self.won[event["id"]] = event
 
 
 def _sessions(session: str) -> tuple[str, ...]:
@@ -169,7 +175,10 @@ def _sessions(session: str) -> tuple[str, ...]:
 
 
 class AttemptLog:
-    """Memory of an agent's attempts: read before a command runs, written when it has ended."""
+    """Memory of an agent's attempts: read before a command runs, written when it has ended.
+
+    Whatever notes something raises ``DiskError`` where it could not be noted.
+    """
 
     def __init__(self, root: Root, agent: str) -> None:
         self._root = root
@@ -228,9 +237,6 @@ class AttemptLog:
         """Note that a command failed; return how many failures in a row this makes.
 
         A failure on a person's stop is none.
-
-        Raises:
-            DiskError: it could not be noted.
         """
         from fleet.text import shell
 
@@ -261,9 +267,6 @@ class AttemptLog:
         """Note that a command ran of which nobody can tell how it ended.
 
         It ends no streak. Unless it only looked, it may have changed what commands of other families depend on.
-
-        Raises:
-            DiskError: it could not be noted.
         """
         ran = _parsed_command(command)
         if not ran.is_read_only:
@@ -273,9 +276,6 @@ class AttemptLog:
         """Note that a host reported what may have changed something: what failed before it may be tried once more.
 
         ``path``: what was edited; fleet's own files are no change. It is not kept.
-
-        Raises:
-            DiskError: it could not be noted.
         """
         if self.has_any(session) and not (path and changes.Changes(self._root).is_own(path)):
             self._open(session)
@@ -303,47 +303,24 @@ class AttemptLog:
 
         Costs one read where nothing is open. It ends its family's streak, and opens the doors of other families unless
         it only looked.
-
-        Raises:
-            DiskError: it could not be noted.
         """
         if not self.has_any(session):
             return []
-        ran = _parsed_command(command)
-        family = ran.family
-        won = self.state().shown_to_work(session, family)
-        if won or (session, family) in self.state().streaks:
-
-            def passed(state: _State) -> None:
-                state.streaks.pop((session, family), None)
-                for each in won:
-                    state.declared.pop(each["id"], None)
-
-            self._change(passed)
+        ran, known = _parsed_command(command), self.state()  # a copy, which tells what a success would change
+        won: list[Event] = []
+        if (session, ran.family) in known.streaks or known.succeed(session, ran.family):
+            won = self._change(lambda state: state.succeed(session, ran.family))
         if not ran.is_read_only:
-            self._open(session, but=family)
+            self._open(session, but=ran.family)
         return won
 
     def note_declared(self, mutation: Event) -> None:
-        """Note a declared mutation: id, session, families, code, name, and its words.
-
-        Raises:
-            DiskError: it could not be noted.
-        """
+        """Note a declared mutation: id, session, families, code, name, and its words."""
         self._change(lambda state: state.declare(mutation))
 
     def note_won(self, mutation: Event) -> None:
-        """Note that a mutation worked.
-
-        Raises:
-            DiskError: it could not be noted.
-        """
-
-        def won(state: _State) -> None:
-            state.declared.pop(mutation["id"], None)
-            state.won[mutation["id"]] = mutation
-
-        self._change(won)
+        """Note that a mutation worked."""
+        self._change(lambda state: state.win(mutation))
 
     def state(self) -> _State:
         """Return what is open."""
@@ -354,11 +331,7 @@ class AttemptLog:
         return os.path.join(self._root, ".fleet", "locks", f"attempts-{self._agent}.lock")
 
     def _change(self, act: Callable[[_State], Any]) -> Any:
-        """Change what is known, under its lock; return what the change returns.
-
-        Raises:
-            DiskError: it could not be noted.
-        """
+        """Change what is known, under its lock; return what the change returns."""
         from pathlib import Path
 
         from fleet.model.errors import BusyError, DiskError
@@ -458,7 +431,7 @@ def _parsed(data: bytes) -> _State:
         document = json.loads(data or b"{}")
         for each in document.get("streaks", ()):
             streak = _Streak(str(each["session"]), str(each["family"]), str(each["error"]))
-            streak.output, streak.count = str(each["said"]), int(each["count"])
+            streak.output, streak.count = str(each.get("output", "")), int(each["count"])
             for key, (command, at_ns, blocks, is_open) in each["tries"].items():
                 streak.tries[key] = _Try(str(command), int(at_ns), str(blocks), bool(is_open))
             if streak.tries:
@@ -480,20 +453,10 @@ def _mutations(events: Iterable[Event]) -> dict[str, Event]:
 def _encoded(state: _State, now_ns: int) -> bytes:
     """Return the file of a state: its newest streaks and mutations, and no streak that is too old."""
     young = [each for each in state.streaks.values() if each.last.at_ns >= now_ns - DAYS_KEPT * _DAY_NS]
-    streaks = [
-        {
-            "session": each.session,
-            "family": each.family,
-            "error": each.error,
-            "said": each.output,
-            "count": each.count,
-            "tries": {
-                key: (tried.command, tried.at_ns, tried.blocks, tried.is_open)
-                for key, tried in list(each.tries.items())[-TRIES_KEPT_MAX:]
-            },
-        }
-        for each in young[-STREAKS_KEPT_MAX:]
-    ]
+    streaks = []
+    for each in young[-STREAKS_KEPT_MAX:]:
+        newest = list(each.tries.items())[-TRIES_KEPT_MAX:]
+        streaks.append({**vars(each), "tries": {key: [*vars(tried).values()] for key, tried in newest}})
     declared, won = (list(each.values())[-MUTATIONS_KEPT_MAX:] for each in (state.declared, state.won))
     return json.dumps({"streaks": streaks, "declared": declared, "won": won}, separators=(",", ":")).encode()
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fleet.learn.signals import Signals
 
 _TITLE_CHARS_MAX = 80
+_OF_LINES = ("wrong", "right", "source")
 _BEFORE = r"^(?:[\s>|*+•\"'`«“‘-]|\d{1,3}[.)](?=\s))+"
 _NO_ESCAPES = str.maketrans({"\\": "", "‹": "<", "›": ">"})
 _ASK_FOR_THE_RULE = (
@@ -98,7 +99,10 @@ class _Target(msgspec.Struct, frozen=True):
 
 
 class Corrections:
-    """Corrections of one agent: logged directly, or stated for a signal in its log."""
+    """Corrections of one agent: logged directly, or stated for a signal in its log, durable before a call returns.
+
+    Both raise ``RefusedError`` for a text that is too long, ``DiskError`` if it did not reach the disk.
+    """
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
@@ -112,22 +116,18 @@ class Corrections:
         return Signals(self._workspace.files, self._agent, self._workspace.wall)
 
     def log(self, correction: Correction, *, session: str = "", same: str = "", is_own: bool = False) -> LogResult:
-        """Log one correction, durable before this returns.
+        """Log one correction.
 
-        ``same``: id of an existing pattern that this is another occurrence of.
+        ``same``: id of an existing pattern that this is another occurrence of; ``NoError`` where there is none.
         ``is_own``: the agent itself reports it: if it was shown the lesson before, this is an echo or a relapse.
-
-        Raises:
-            RefusedError: a field is too long.
-            NoError: there is no pattern ``same``.
-            DiskError: it did not reach the disk.
         """
         entry, secrets = _screened(correction)
         target = self._target(entry.pattern, same)
         now_ms = self._workspace.world.wall_ms()
         was_shown = is_own and self._workspace.state.was_shown(self._agent, target.members, now_ms)
-        if echo := _echo_of(entry, target, was_shown=was_shown):
-            return self._echo_result(echo, entry.pattern, secrets)
+        shown = target.lesson if was_shown else None
+        if _is_echo(entry, *((shown.text, shown.correct) if shown is not None else ("", ""))):
+            return self._echo_result(injected_id(entry.pattern) or target.id, entry.pattern, secrets)
         session, session_error = self._session(session)
         page, entry_id = self._append(entry, target, session, (RELAPSED,) if was_shown else ())
         if entry_id:
@@ -177,7 +177,7 @@ class Corrections:
         session: str = "",
         is_own: bool = False,
     ) -> LogResult:
-        """State what a signal teaches, durable before this returns: from then on it counts like any correction.
+        """State what a signal teaches: from then on it counts like any correction.
 
         The entry stays as it was written: its lesson and the record that counts it are appended in one write.
 
@@ -188,8 +188,6 @@ class Corrections:
 
         Raises:
             NoError: no entry, or more than one, begins like that; or its lesson is stated already.
-            RefusedError: a text is too long.
-            DiskError: it did not reach the disk.
         """
         lesson = Text.lesson(pattern) if pattern or not same else Text("", ())
         right_way = Text.enter("right", right)
@@ -215,9 +213,8 @@ class Corrections:
         marks = (("head", filled.heading_hash), (STATED, filled.stated_hash))
         with self._workspace.log_lock(self._agent):
             page = self._workspace.files.page(path)
-            bound = corrections_md.Log.parse(page).bound() if page != page_before else ()
-            if any(each.id == signal.id and (each.record is not None or each.entry.pattern) for each in bound):
-                raise NoError(f"{signal.id} was filled just now by another process; nothing was logged")
+            if page != page_before:  # another process may have filled it just now
+                self._unfilled_entry(signal.id, page)
             record = Record(signal.id, target.id, writer.name, writer.tick(), session, (*marks, *extra))
             block = "".join(each.render() for each in statements) + record.render()
             self._workspace.files.append(path, f"\n{block}\n".encode())
@@ -331,17 +328,15 @@ class Corrections:
 
         By words, and where lessons have embeddings by meaning: loading those takes too long for a hook.
         """
-        patterns = self._workspace.patterns
+        patterns, meaning = self._workspace.patterns, dict[str, float]()
         with self._workspace.db.without_refresh():
             merged = {member: group[0] for member, group in patterns.groups().items()}
-            meaning = self._by_meaning(text) if patterns.has_embeddings() else {}
+            if patterns.has_embeddings():
+                from fleet.store.semantic import Embeddings  # 1 ms, and most clans embed nothing
+
+                meaning = dict(Embeddings(self._workspace).nearest(text, CANDIDATES_MAX))
             candidates = patterns.candidates(text) | {each.id: each.text for each in patterns.some(list(meaning))}
         return near(text, [each for each in candidates.items() if each[0] not in ids], NEAR_MAX, meaning, merged)
-
-    def _by_meaning(self, text: str) -> dict[str, float]:
-        from fleet.store.semantic import Embeddings  # 1 ms, and most clans embed nothing
-
-        return dict(Embeddings(self._workspace).nearest(text, CANDIDATES_MAX))
 
     def _unfilled_entry(self, prefix: str, page: bytes) -> Bound:
         """Return the entry whose id begins so; raise ``NoError`` for none, several, or one whose lesson is stated."""
@@ -363,20 +358,19 @@ class Corrections:
             copy = self.signals.copy_of(item.id)
             since = f", and waits for its lesson as {copy} since" if copy else ""
             raise NoError(f"{item.id} was taken back{since}. Nothing was logged")
+        text = item.entry.pattern
         if item.record is not None:
             pattern = item.record.pattern
             stated = self._workspace.patterns.get(pattern)
-            text = (stated.text if stated is not None else "") or item.entry.pattern
+            words = (stated.text if stated is not None else "") or text
             raise NoError(
-                f"{item.id} is filled already, and counted as {pattern}: {text[:200]}. Nothing was logged. To say it "
-                f"better: `fleet edit {pattern} --set text=...`; if it is the same lesson as another: "
-                f"`fleet merge {pattern} OTHER`"
+                f"{item.id} is filled already, and counted as {pattern}: {words[:200]}. "
+                f"Nothing was logged. To say it better: `fleet edit {pattern} --set text=...`; if it is the same "
+                f"lesson as another: `fleet merge {pattern} OTHER`"
             )
-        if item.entry.pattern:
-            raise NoError(
-                f"{item.id} is filled already, by hand: {item.entry.pattern[:200]}. Nothing was logged; it counts "
-                "with the next `fleet correct` or `fleet sync`"
-            )
+        if text:
+            counts = "it counts with the next `fleet correct` or `fleet sync`"
+            raise NoError(f"{item.id} is filled already, by hand: {text[:200]}. Nothing was logged; {counts}")
 
     def _count_now(self, session_error: str) -> None:
         """Count what was just logged, unless another process is at work. The correction is durable either way."""
@@ -397,29 +391,17 @@ def _screened(correction: Correction) -> tuple[Correction, tuple[str, ...]]:
     if len(correction.tags) > limits.TAGS_MAX:
         raise UsageError(f"at most {limits.TAGS_MAX} tags; nothing was written")
     pattern = Text.lesson(correction.pattern)
-    wrong = Text.enter("wrong", correction.wrong, lines=True)
-    right = Text.enter("right", correction.right, lines=True)
-    title, source = Text.enter("title", correction.title), Text.enter("source", correction.source, lines=True)
+    fields = {
+        name: Text.enter(name, getattr(correction, name), lines=name in _OF_LINES)
+        for name in ("wrong", "right", "title", "source", *LOGGED)
+    }
     tags = [Text.enter("tag", tag) for tag in correction.tags]
-    more = {name: Text.enter(name, getattr(correction, name)) for name in LOGGED}
-    entry = Correction(
-        wrong=wrong.text,
-        right=right.text,
-        pattern=pattern.text,
-        title=title.text or screening.shortened((wrong.text or pattern.text).partition("\n")[0], _TITLE_CHARS_MAX),
-        source=source.text,
-        # The log separates tags by commas.
-        tags=tuple(tag.text.replace(",", " ") for tag in tags if tag.text),
-        **{name: text.text for name, text in more.items()},
-    )
-    return entry, secrets_in([pattern, wrong, right, title, source, *more.values(), *tags])
-
-
-def _echo_of(entry: Correction, target: _Target, *, was_shown: bool) -> str:
-    """Return the id of the shown lesson that a correction only repeats; "" for a correction."""
-    lesson = target.lesson if was_shown else None
-    is_echo = _is_echo(entry, *((lesson.text, lesson.correct) if lesson is not None else ("", "")))
-    return (injected_id(entry.pattern) or target.id) if is_echo else ""
+    texts = {name: each.text for name, each in fields.items()}
+    first_line = (texts["wrong"] or pattern.text).partition("\n")[0]
+    texts["title"] = texts["title"] or screening.shortened(first_line, _TITLE_CHARS_MAX)
+    # The log separates tags by commas.
+    words = tuple(tag.text.replace(",", " ") for tag in tags if tag.text)
+    return Correction(**texts, pattern=pattern.text, tags=words), secrets_in([pattern, *fields.values(), *tags])
 
 
 def _is_echo(entry: Correction, lesson: str, right: str) -> bool:

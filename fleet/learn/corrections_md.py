@@ -84,17 +84,10 @@ class Record(NamedTuple):
 
         Those in a code fence, which do not count, are among them.
         """
-        matches: list[tuple[int, Record]] = []
-        for pattern in patterns:
-            position, needle = 0, f" {pattern} replica=".encode()
-            while (position := page.find(needle, position)) >= 0:
-                start, end = page.rfind(b"<!--", 0, position), page.find(b"-->", position)
-                piece = page[start + 4 : end if end >= 0 else len(page)] if start >= 0 else b""
-                record = _read_record(piece.decode("utf-8", "replace"))
-                if record is not None and record.pattern == pattern:
-                    matches.append((position, record))
-                position += len(needle)
-        return [record for _, record in sorted(matches, key=lambda each: each[0])]
+        ids = "|".join(map(re.escape, patterns)).encode()
+        found = re.finditer(rb"<!--( fleet c-[^<>\s]* (?:%s) replica=[^<>\n]*)-->" % ids, page)
+        records = (_read_record(match[1].decode("utf-8", "replace")) for match in found)
+        return [record for record in records if record is not None]
 
     def render(self) -> str:
         """Return the comment behind its entry, without a newline.
@@ -748,7 +741,7 @@ def _entry(block: _Block) -> Entry:
     wrong = block.value("wrong") or block.value("flagged")
     right = block.value("right") or _joined(block.body)
     source, pattern = block.value("source"), block.value("pattern")
-    more: dict[str, Any] = {name: fold(block.value(name)) for name in LOGGED}
+    more: dict[str, Any] = {name: fold(block.value(name)) for name in (*LOGGED, "scope")}
     is_detected = re.match(_AUTO_DETECTED, source.translate(_NO_MARKS)) is not None
     return Entry(
         line=block.line,
@@ -763,7 +756,6 @@ def _entry(block: _Block) -> Entry:
         record=block.record,
         content=_content(block.when, block.title, wrong, right, source, pattern),
         tags=tuple(tag for part in re.split("[,，、]", block.value("tags")) if (tag := fold(part).strip("#`"))),
-        scope=fold(block.value("scope")),
         **more,
         beside=(*(block.body_numbers if block.value("right") else ()), *block.beside),
         unread=block.unread(),

@@ -31,7 +31,7 @@ from fleet.text import screening
 
 WAIT_S = 0.3
 """Time that a correction waits for another process that counts, or refreshes the database."""
-MINUTE_MS = 60_000
+
 _MOVING = "moves"  # key in local.db: agent, id and new scope of each lesson that changes its scope, as JSON
 _TAIL_BYTES = 256 * 1024  # of a log's end, where the newest entry is looked for
 _LOGGED_AT = rb"<!-- fleet (?:flagged )?c-[0-9a-f]{16} [^<>]*?\bat=(\S{24})"
@@ -153,20 +153,14 @@ class CountedLog:
         return rights
 
     def occurrences(self) -> Iterator[_Occurrence]:
-        """Yield the occurrences in file order, those of deleted entries too, and those of undone entries not.
-
-        A mistake was made when its record was written, unless the entry's heading, exact to the minute, is earlier.
-        """
+        """Yield the occurrences in file order, those of deleted entries too, and those of undone entries not."""
         log = self.read_log()
         headings = {item.record.id: item.entry.when for item in log.bound() if item.record is not None}
         for record in Record.latest(log.records):
             if log.is_undone(record.id):
                 continue
-            at_ms = clock.unpack(record.at)[0]
-            heading_ms = _heading_ms(headings.get(record.id, ""))
-            if heading_ms is not None and heading_ms < at_ms - MINUTE_MS:
-                at_ms = heading_ms
-            yield _Occurrence(record.pattern, at_ms, RELAPSED in record.extra)
+            at = _occurred(record, headings.get(record.id, ""))
+            yield _Occurrence(record.pattern, clock.unpack(at)[0], RELAPSED in record.extra)
 
     def auto_detected(self) -> set[str]:
         """Return the lessons that only detected entries state, and none that was logged."""
@@ -248,12 +242,9 @@ def _finish_moves(workspace: Workspace) -> None:
 
 
 class _Checkpoint(msgspec.Struct, frozen=True):
-    """Checkpoint of a log: how far it is counted. It is kept in the database beside the rows that count it.
+    """Number and hash of the bytes of a log that are counted, and how many entries in them wait for their lesson.
 
-    Attributes:
-        size: bytes of the log that are counted.
-        hash: hash of these bytes.
-        waiting: number of entries in them whose lesson is still to be stated.
+    It is kept in the database beside the rows that count it.
     """
 
     size: int = 0
@@ -279,12 +270,7 @@ def _read_note(workspace: Workspace, agent: str) -> _Checkpoint:
 
 
 class _UncountedPart(msgspec.Struct, frozen=True):
-    """Part of a log that is not counted yet, parsed.
-
-    Attributes:
-        counted: the bytes before it.
-        waiting: number of entries of the whole log whose lesson is still to be stated.
-    """
+    """Part of a log that is not counted yet, parsed; ``counted`` are the bytes before it, ``waiting`` is of the log."""
 
     counted: bytes
     log: Log
@@ -312,19 +298,11 @@ def _read_rest(noted: _Checkpoint, page: bytes) -> _UncountedPart | None:
     # The key of a part depends on those before.
     is_plain = not (log.statements or log.marks or any(record.part for record in log.records))
     is_counted = trailing.issuperset(log.records) and not any(b.record is None and b.entry.pattern for b in bound)
-    # A person copied the log, or a part of it, to its end.
+    # A person copied the log, or a part of it, to its end; or the session of an entry that was undone goes on.
     is_repeated = any(f"<!-- fleet {record.id} p-".encode() in counted for record in log.records)
-    if not is_plain or not is_counted or is_repeated or _has_marks(counted, log.records):
+    if not is_plain or not is_counted or is_repeated or b"<!-- fleet undone " in counted:
         return None
     return _UncountedPart(counted, log, bound, noted.waiting + _waiting(bound))
-
-
-def _has_marks(page: bytes, records: Sequence[Record]) -> bool:
-    """Return whether an earlier entry of one of these lessons was undone: its session may be undone with it."""
-    if b"<!-- fleet undone " not in page:
-        return False
-    earlier = corrections_md.Record.search(page, {record.pattern for record in records})
-    return any(f"<!-- fleet undone {record.id} ".encode() in page for record in earlier)
 
 
 def _waiting(bound: Iterable[Bound]) -> int:
@@ -458,7 +436,7 @@ class _Backlog:
             sessions=len({record.session for record in own if record.session} - earlier_sessions),
             relapsed=sum(RELAPSED in record.extra for record in own),
             fields=self._fields(line, fresh),
-            at=min(self._when(record) for record in fresh),
+            at=min(_occurred(each, self._entries[each.id].when if each.id in self._entries else "") for each in fresh),
         )
         for record in fresh:
             if record not in own:
@@ -484,15 +462,6 @@ class _Backlog:
         lost = [name for name in ("text", "correct") if not fields.get(name)]
         missing = {name: value for name, value in logged.items() if name in lost}
         return edits.part(line, line.id, "0" * 16, missing, self._writer.name, "", seen=0)
-
-    def _when(self, record: Record) -> str:
-        """Return the stamp of an occurrence: an entry written by hand may be of an earlier day than its record."""
-        entry = self._entries.get(record.id)
-        if entry is None or entry.when.rstrip("Z").replace(" ", "T") == record.at[:16]:
-            return record.at  # the usual case
-        ms = _heading_ms(entry.when)
-        heading = clock.pack(ms) if ms is not None else record.at
-        return heading if heading < record.at[:16] else record.at
 
     def _fields(self, line: Line, records: Sequence[Record]) -> dict[str, object]:
         """Return the fields that these records' entries add to a lesson.
@@ -526,10 +495,15 @@ class _Backlog:
             self._workspace.db.note(_note_key(self._writer.agent), noted)
 
 
-def _heading_ms(when: str) -> int | None:
+def _occurred(record: Record, heading: str) -> str:
+    """Return the stamp of a mistake: its record's, unless the entry's heading, exact to the minute, is earlier."""
+    if not heading or heading.rstrip("Z").replace(" ", "T") == record.at[:16]:
+        return record.at
     from fleet.text import dates  # an entry that was logged has the time of its record
 
-    return dates.to_ms(when)
+    ms = dates.to_ms(heading)
+    at = clock.pack(ms) if ms is not None else record.at
+    return at if at < record.at[:16] else record.at
 
 
 def _part_keys(agent: str, records: Sequence[Record]) -> dict[str, str]:
@@ -557,8 +531,7 @@ def _part_key(agent: str, head: str, pattern: str, number: int) -> str:
 def _clean(text: str) -> str:
     """Return a field as it may enter a line; "" when it is too long: nothing is cut."""
     clean = screening.one_line(screening.screen(text).text)
-    is_short = len(clean) * 4 <= limits.TEXT_BYTES_MAX or len(clean.encode()) <= limits.TEXT_BYTES_MAX
-    return clean if is_short else ""
+    return clean if len(clean.encode()) <= limits.TEXT_BYTES_MAX else ""
 
 
 def _lesson_text(entry: Entry) -> str:

@@ -29,14 +29,10 @@ class Lesson(msgspec.Struct, frozen=True):
         text: the pattern, else the description, else the title.
         correct: the solution, else the rationale, else the correction; may be empty.
         title: the record's title or name, also where it is the text.
-        category: category, else domain.
-        tags: at most ``limits.TAGS_MAX``.
         at_ms: its time in milliseconds since 1970; None if unknown.
-        seen: occurrences, 1 to 1,000,000.
         replica: by which a fleet has already counted it, as an entry of ``corrections.md``; "" for any other record.
         identity: canonical text of title, body and time, to be hashed: copies that differ in id, file, key order or
             white space are one record.
-        line: number of its first line in the file, from 1.
     """
 
     text: str
@@ -55,10 +51,8 @@ class Lesson(msgspec.Struct, frozen=True):
 class Finding(msgspec.Struct, frozen=True):
     """A foreign record that becomes a discovery.
 
-    Attributes:
-        entry: its texts, unscreened, and what else is in it but author, time and id. The problem is the record's, else
-            its title; the solution is its solution, else its insight.
-        at_ms: its time in milliseconds since 1970; None if unknown.
+    ``entry``: its texts, unscreened, and what else is in it but author, time and id. The problem is the record's, else
+    its title; the solution is its solution, else its insight.
     """
 
     entry: Discovery
@@ -81,7 +75,6 @@ Item = Lesson | Finding | Bad | SkippedPiece
 
 _SEEN_MAX = 1_000_000
 _MINUTES_MAX = 1_000_000
-_LESSON_TYPES = frozenset({"lesson", "pattern", "correction"})
 _DATA = str(Path(__file__).with_name("data") / "records.toml")
 KEYS = {name: tuple(words.split()) for name, words in tables(_DATA).items()}
 """Names in foreign records and folders, by what they name."""
@@ -92,7 +85,6 @@ _TOO_LONG = f"longer than the {limits.PAGE_LINE_BYTES_MAX // 2**20} MiB that are
 _LABEL = r"(?i)(?:learned|learning|lesson|insight|investigation|rule|memory|note)\s*[:：]\s+"
 _TEXT_CHARS = 420
 _WORDS_MIN = 3
-_GONE = frozenset({"retracted", "superseded", "retired", "archived", "deprecated", "rejected", "obsolete", "deleted"})
 _OWN_ID = re.compile(r"[pd]-[0-9a-f]{16}", re.ASCII)
 _OWN_KEYS = frozenset({"add", "rem", "n", "set", "w", "retracts"})
 _COMMA = r"[,，、]"
@@ -220,13 +212,8 @@ def _read_object(line: int, raw: bytes, *, is_discoveries: bool) -> tuple[dict[s
 
 def _unquoted(raw: bytes) -> bytes:
     """Return the object in a line that is a JSON string; any other line unchanged."""
-    if raw[:1] != b'"' or b"{" not in raw[:8]:
-        return raw
-    try:
-        inner = json.loads(raw)
-    except (ValueError, RecursionError):
-        return raw
-    return inner.encode("utf-8", "surrogatepass") if isinstance(inner, str) else raw
+    inner = _parsed(raw, str) if raw[:1] == b'"' and b"{" in raw[:8] else None
+    return raw if inner is None else str(inner).encode()
 
 
 def _unwrapped(record: dict[str, Any]) -> dict[str, Any]:
@@ -245,12 +232,12 @@ def _unwrapped(record: dict[str, Any]) -> dict[str, Any]:
 
 def _reason_to_skip(record: Mapping[str, Any]) -> str:
     id_, pattern = record.get("id"), record.get("pattern")
-    is_own = not _OWN_KEYS.isdisjoint(record) or names.is_replica(_word(record, "by"))
+    is_own = not _OWN_KEYS.isdisjoint(record) or names.is_replica(_text_in(record, "by"))
     if is_own and isinstance(id_, str) and _OWN_ID.fullmatch(id_):
         return "this is fleet's own line: sync it, do not import it"
-    status = _word(record, "status").casefold()
-    if record.get("retracted") is True or status in _GONE:
-        return status if status in _GONE else "retracted"
+    status = _text_in(record, "status").casefold()
+    if record.get("retracted") is True or status in KEYS["gone"]:
+        return status if status in KEYS["gone"] else "retracted"
     if record.get("superseded_by"):
         return "superseded"
     is_issue = "issue_type" in record or ({"priority", "status"} <= record.keys() and "dependencies" in record)
@@ -266,8 +253,8 @@ def _begin(record: Mapping[str, Any]) -> str:
 
 def _is_finding(record: Mapping[str, Any], *, is_discoveries: bool) -> bool:
     """Return whether a record is a discovery: by its type, then its id, then its file, then its fields."""
-    kind, id_ = _word(record, "type").casefold(), _word(record, "id")
-    if kind in _LESSON_TYPES:
+    kind, id_ = _text_in(record, "type").casefold(), _text_in(record, "id")
+    if kind in KEYS["lesson_types"]:
         return False
     if kind in TYPES or id_.startswith(("d-", "disc-")):
         return True
@@ -304,9 +291,9 @@ def _lesson(record: Mapping[str, Any]) -> Lesson | SkippedPiece:
     inner = record.get("metadata")
     metadata = inner if isinstance(inner, dict) else {}
     places = ("category", "domain", "area", "topic", "kind")
-    kinds = (_word(each, name) for name in places for each in (record, metadata))
+    kinds = (_text_in(each, name) for name in places for each in (record, metadata))
     return _lesson_of(
-        (text, _checked("correct", correct), title, wrong),
+        (text, correct, title, wrong),
         _time(record),
         category=next((kind for kind in kinds if kind), ""),
         tags=_tags(record.get("tags") or metadata.get("tags") or record.get("categories")),
@@ -316,8 +303,9 @@ def _lesson(record: Mapping[str, Any]) -> Lesson | SkippedPiece:
 
 
 def _lesson_of(texts: tuple[str, str, str, str], at_ms: int | None, **fields: Any) -> Lesson:
-    """Return a lesson of a text, the right way, a title and what went wrong."""
-    text, correct, title, wrong = texts
+    """Return a lesson of a text, the right way, a title and what went wrong; raise ``BadLineError`` for a long one."""
+    names_of = ("pattern", "correct", "title", "wrong")
+    text, correct, title, wrong = (_checked(name, each) for name, each in zip(names_of, texts, strict=True))
     identity = _identity("lesson", title, text, correct, wrong, at_ms=at_ms)
     return Lesson(text, correct, title, identity, at_ms=at_ms, **fields)
 
@@ -339,7 +327,7 @@ def _finding(record: Mapping[str, Any]) -> Finding:
         raise BadLineError("nothing to read as its text: no problem or title")
     context, solution = _first(record, "context"), _first(record, "solution", "insight")
     at_ms = _time(record)
-    kind = _word(record, "type").casefold()
+    kind = _text_in(record, "type").casefold()
     entry = Discovery(
         id="",
         type=kind if kind in TYPES else "discovery",
@@ -356,7 +344,7 @@ def _finding(record: Mapping[str, Any]) -> Finding:
 
 def _author(record: Mapping[str, Any]) -> str:
     """Return the agent that a record names as its author; "" where it names none, or no name of an agent."""
-    named = (_word(record, name).casefold() for name in KEYS["authors"])
+    named = (_text_in(record, name).casefold() for name in KEYS["authors"])
     return next(filter(names.is_agent, named), "")
 
 
@@ -373,7 +361,7 @@ def _checked(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise BadLineError(f"'{name}' is no text")
     text = value.strip()
-    if len(text) * 4 > limits.TEXT_BYTES_MAX and len(text.encode("utf-8", "replace")) > limits.TEXT_BYTES_MAX:
+    if len(text.encode("utf-8", "replace")) > limits.TEXT_BYTES_MAX:
         raise BadLineError(f"'{name}' is longer than {limits.TEXT_BYTES_MAX} bytes")
     return text
 
@@ -381,14 +369,6 @@ def _checked(name: str, value: object) -> str:
 def _first(record: Mapping[str, Any], *keys: str) -> str:
     """Return the first of these texts that is not empty. All are checked: half a record is no record."""
     return next(filter(None, [_checked(key, record.get(key)) for key in keys]), "")
-
-
-def _word(record: Mapping[str, Any], key: str) -> str:
-    """Return an optional field; "" for one of another type, or that is too long."""
-    try:
-        return _checked(key, record.get(key))
-    except BadLineError:
-        return ""
 
 
 def _tags(value: object) -> tuple[str, ...]:
@@ -466,10 +446,8 @@ def _read_notes(name: str, lines: list[bytes]) -> Iterator[Item]:
 
 
 def _from_note(note: Note) -> Lesson:
-    fields = {"pattern": note.text, "correct": note.correct, "title": note.title, "wrong": note.wrong}
-    text, correct, title, wrong = (_checked(name, value) for name, value in fields.items())
     return _lesson_of(
-        (text, correct, title, wrong),
+        (note.text, note.correct, note.title, note.wrong),
         dates.to_ms(note.when),
         category=note.category,
         tags=note.tags[: limits.TAGS_MAX],
@@ -482,12 +460,12 @@ def _from_entry(entry: corrections_md.Entry) -> Lesson | SkippedPiece:
     if entry.is_undone:
         return SkippedPiece(entry.line, _UNDONE, entry.pattern)
     is_bare = not (entry.wrong or entry.source or entry.auto)
-    text = _checked("pattern", entry.pattern) or (_checked("title", entry.title) if is_bare else "")
+    text = entry.pattern or (entry.title if is_bare else "")
     if not text:
         return SkippedPiece(entry.line, _TO_BE_INFERRED if entry.auto else "it has no pattern yet")
     record = entry.record
     return _lesson_of(
-        (text, _checked("correct", entry.right), _checked("title", entry.title), _checked("wrong", entry.wrong)),
+        (text, entry.right, entry.title, entry.wrong),
         dates.to_ms(entry.when),
         category=_checked("category", entry.category),
         tags=entry.tags[: limits.TAGS_MAX],

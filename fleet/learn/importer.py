@@ -33,25 +33,14 @@ UNDATED_MS = 0
 """Date of a discovery that has none: 1970, the same everywhere, and shown as undated. A lesson has its file's date."""
 
 FILE_BYTES_MAX = 256 * 1024 * 1024
-_OF_A_PROJECT = (
-    r"(?i)lesson|learning|gotcha|correction|mistake|pitfall|(?:^|/)(?:claude|agents|gemini|memory|copilot-instructions)\.md$|"
-    r"agents\.local\.md$|rules$|\.mdc$|(?:memory|memories|knowledge|insights|patterns|discoveries)\.jsonl$"
-)
-"""Names of the files that are read in a project's folder: most of its pages have no lessons."""
-
-
 _WINDOW, _SAMPLE_CHARS = limits.SIGNAL_WINDOW_CHARS, 80
 _NOT_LISTED = frozenset({notes.HEADING, notes.ABOUT, notes.TEMPLATE})
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A piece of a file: taken, or left out for a reason.
+    """A piece of a file: taken, or left out for a ``reason`` with the beginning of its text.
 
-    Attributes:
-        line: number of its first line, from 1.
-        text: the lesson or finding; of a piece that is left out, its beginning.
-        reason: the reason why it is left out; "" for one that is taken.
-        category: a lesson's category; a finding's type.
+    ``category``: a lesson's category; a finding's type.
     """
 
     path: str
@@ -146,14 +135,14 @@ def files_in(workspace: Workspace, paths: list[Path]) -> list[Path]:
 
 def _files_below(root: Path, own_folders: list[Path]) -> Iterator[Path]:
     is_project = any((root / name).exists() for name in (".git", "fleet.toml", ".fleet"))
-    paths, real_root = [], root.resolve()
+    paths, real_root, of_a_project = [], root.resolve(), f"(?i){'|'.join(KEYS['project'])}"
     for folder, names_below, files in os.walk(root):
         names_below[:] = [name for name in names_below if name not in KEYS["never"]]
         paths += [Path(folder, name) for name in files]
     for path in sorted(paths):
         if path.suffix.casefold() not in KEYS["suffixes"] and path.name.casefold() not in KEYS["files"]:
             continue
-        if is_project and not re.search(_OF_A_PROJECT, path.relative_to(root).as_posix()):
+        if is_project and not re.search(of_a_project, path.relative_to(root).as_posix()):
             continue
         try:
             real = path.resolve(strict=True)
@@ -193,10 +182,7 @@ class LogPage:
     def take(self) -> ImportResult:
         """Import the lessons in an agent's log that are in any other form than its own, each once.
 
-        The log is counted already, and is not changed. Where only own entries changed, there is nothing to import.
-
-        Raises:
-            DiskError: nothing of it was acknowledged.
+        The log is counted already, and is not changed. Raises as ``import_files``.
         """
         page, key = self._workspace.files.page(self._path), f"beside {self._agent}"
         known, imported = self._workspace.db.noted(key), ImportResult()
@@ -280,7 +266,9 @@ class _Import:
     def _take_lesson(self, item: Lesson) -> Lesson | SkippedPiece:
         fields, had_secret = _fields(item)
         pattern = self._workspace.same_text(self._writer.agent, str(fields["text"]))
-        if self._is_counted(item, pattern):
+        # A correction of another fleet's log may be counted here, under the replica that logged it.
+        counted = self._workspace.patterns.get(pattern) if item.replica else None
+        if counted is not None and counted.own("seen", item.replica) > 0:
             return SkippedPiece(item.line, "already counted by fleet", item.text)
         self.done.redacted += had_secret
         key = (pattern, _hash(item.identity))
@@ -289,11 +277,6 @@ class _Import:
         if previous is None or item.seen > previous[0].seen:
             self._records[key] = (item, fields)
         return item
-
-    def _is_counted(self, item: Lesson, pattern: str) -> bool:
-        """Return whether a correction of another fleet log is counted here, under the replica that logged it."""
-        counted = self._workspace.patterns.get(pattern) if item.replica else None
-        return counted is not None and counted.own("seen", item.replica) > 0
 
     def _take_finding(self, item: Finding) -> Finding | SkippedPiece:
         screened = {name: _clean(getattr(item.entry, name)) for name in ("context", "problem", "solution")}

@@ -28,8 +28,7 @@ class Text(NamedTuple):
         text = _UNREAD.sub(lambda found: found[0].encode("utf-8", "surrogateescape").decode("utf-8", "replace"), text)
         screened = screening.screen(text, home=str(Path.home())) if text else screening.ScreenedText("", ())
         clean = screened.text.strip() if lines else screening.one_line(screened.text)
-        # A character takes at most four bytes: only long texts need to be encoded to know.
-        if len(clean) * 4 > limits.TEXT_BYTES_MAX and len(clean.encode()) > limits.TEXT_BYTES_MAX:
+        if len(clean.encode()) > limits.TEXT_BYTES_MAX:
             raise RefusedError(
                 f"--{name} is {len(clean.encode())} bytes long; the limit is {limits.TEXT_BYTES_MAX}. Nothing was "
                 "written. Say the lesson in fewer words, and keep the evidence in a file"

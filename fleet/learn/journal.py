@@ -102,16 +102,12 @@ class _Strategy(NamedTuple):
 
 _DATA = str(Path(__file__).with_name("data") / "mutations.toml")
 STRATEGIES = tuple(_Strategy(code, **fields) for code, fields in tables(_DATA).items())
-CODES = tuple(strategy.code for strategy in STRATEGIES)
 
 
 class Declaration(NamedTuple):
-    """A declaration as it was written.
+    """A declaration as it was written, and the kinds of secrets that were removed from it.
 
-    Attributes:
-        id: ``m-`` and 8 hex.
-        opened: the commands whose doors it opens, or whose failures it is about; of each family the last one.
-        secrets: kinds of secrets that were removed.
+    ``opened``: the commands whose doors it opens, or whose failures it is about; of each family the last one.
     """
 
     id: str
@@ -147,7 +143,11 @@ class _Open(NamedTuple):
 
 
 class Journal:
-    """Journals of an agent, and the mutations that it declares in them."""
+    """Journals of an agent, and the mutations that it declares in them.
+
+    Whatever writes is durable before it returns. It raises ``UsageError`` where a field lacks words or nothing can be
+    written here, ``RefusedError`` for a field that is too long, and ``DiskError`` if it did not reach the disk.
+    """
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
@@ -165,13 +165,7 @@ class Journal:
         ok: Sequence[str] = (),
         state: str = "",
     ) -> _Written:
-        """Add an entry to the journal of the branch, durable before this returns.
-
-        Raises:
-            UsageError: no title, or nothing can be written here.
-            RefusedError: a field is too long.
-            DiskError: it did not reach the disk.
-        """
+        """Add an entry to the journal of the branch."""
         secrets = set[str]()
         named = _entered(secrets, "title", [title])
         if not named:
@@ -225,7 +219,7 @@ class Journal:
             if folded in (each.code.casefold(), each.name.casefold()):
                 return each
         raise UsageError(
-            f"there is no mutation {named[:40]!r}; the codes are {CODES[0]} to {CODES[-1]}. Nothing was written. "
+            f"there is no mutation {named[:40]!r}; the codes are M1 to M8. Nothing was written. "
             "`fleet mutate --list` says which is for what"
         )
 
@@ -248,14 +242,9 @@ class Journal:
         return [screening.for_terminal(line) for line in lines]
 
     def declare(self, session: str, code: str, failed: str, switch: str, why: str) -> Declaration:
-        """Declare a mutation in the journal, durable; the closed doors are open for one more try.
+        """Declare a mutation in the journal; the closed doors are open for one more try.
 
         Without a session it is for all sessions of the agent: a command line does not know the host's.
-
-        Raises:
-            UsageError: an unknown code, or a field without words.
-            RefusedError: a field is too long.
-            DiskError: it did not reach the disk.
         """
         strategy, secrets = self.strategy(code), set[str]()
         given = {"failed": failed, "switch": switch, "why": why}
@@ -282,8 +271,7 @@ class Journal:
 
         ``proof``: the command that succeeded, or the agent's words.
         """
-        names = {each.code: each.name for each in _named(self._workspace.config.attempts.names)}
-        mutation["name"] = mutation["name"] or names.get(mutation["code"], "")  # a heading by hand may have none
+        mutation["name"] = mutation["name"] or self.strategy(mutation["code"]).name  # a heading by hand may have none
         self._log.note_won(mutation)
         about = f"{mutation['code']} ({mutation['name']}) worked on: {_short(mutation['failed'])}"
         shown = attempts.fitting(proof, attempts.COMMAND_CHARS_MAX)
@@ -325,11 +313,7 @@ class Journal:
 
 
 def _entered(secrets: set[str], name: str, texts: Sequence[str]) -> list[str]:
-    """Return fields screened, one line each, without empty ones; add the kinds of their secrets to ``secrets``.
-
-    Raises:
-        RefusedError: one is too long.
-    """
+    """Return fields screened, one line each, without empty ones; add the kinds of their secrets to ``secrets``."""
     entered = [Text.enter(name, text) for text in texts]
     secrets.update(kind for each in entered for kind in each.secrets)
     return [text for each in entered if (text := markdown.escape(each.text))]

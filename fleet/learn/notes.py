@@ -9,7 +9,7 @@ pages mix their forms: a section, a list and an entry hand pieces to each other.
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,15 +30,12 @@ from fleet.text.markdown import WHEN, Page
 
 
 class Note(NamedTuple):
-    """One lesson of a page.
+    """One lesson of a page, in one or a few sentences, with its first and last line, and its date as on the page.
 
     Attributes:
-        line: number of its first line, from 1.
-        text: the lesson, one or a few sentences.
         correct: the right way, or the body under a heading that is the lesson.
         title: its own heading, if it has one.
         category: the heading above, or a field's value.
-        when: a date, as on the page.
     """
 
     line: int
@@ -67,7 +64,7 @@ _LAYOUT = "it describes the project"
 TEMPLATE = "it is a template"
 TASK = "it is a task to tick off"
 NO_SENTENCE = "it is no sentence that says something by itself"
-_NO_ADVICE = "it describes, and says nothing to do or to heed"
+NO_ADVICE = "it describes, and says nothing to do or to heed"
 _PROSE = "it is prose around the lessons"
 _STRUCK = "it was struck out, or replaced by a later one"
 _TOO_LONG = f"it is a line of more than {BLOCK_CHARS_MAX // 2:,} characters"
@@ -77,48 +74,34 @@ _NOTHING_LEARNED = "its fields say nothing that was learned"
 QUESTION = "it is a question"
 HEADING = "it is a heading with nothing under it"
 DONE = "it tells what was done, as a changelog does"
-STATUS = "it tells how far something is"
-STORY = "it tells what happened, and not what holds"
-POINTER = "it only says where to read"
+STORY = "it tells what happened or how far something is, and not what holds"
 
-# Expressions that take long to compile are texts, which `re` compiles at the first use and caches: a sync uses none.
-_TO_DO = r"(?i)(?:todo|fixme|tbd|wip)\b\s{0,4}(?:\([^)\n]{0,40}\))?\s{0,4}[:：–—-]"
-_FAULTS = (("pointer", POINTER), ("about", ABOUT))
-_FAULTS_OF_NO_RULE = (("story", STORY), ("status", STATUS), ("dangles", NO_SENTENCE), ("half", NO_SENTENCE))
+_FAULTS = (("pointer", NO_ADVICE), ("about", ABOUT))
+_FAULTS_OF_NO_RULE = (("story", STORY), ("half", NO_SENTENCE))
 """Faults of a text by the name of the pattern that it begins with; the second where no word in it binds."""
 
 _BODY_CHARS = 4_000
 """Length of the body that is kept with a lesson."""
 _TEXT_CHARS = 420
 _SHORT_SAMPLE = 80
-_TITLE_RANK_MAX = 9  # labels behind, as "Issue", name what an entry is about
 _WORDS_MIN, _SHORT_WORDS, _LONG_TITLE, _TOPIC_WORDS = 3, 6, 8, 9
+# Expressions that take long to compile are texts, which `re` compiles at the first use and caches: a sync uses none.
 _DATE = rf"[\[(]?(?P<when>{WHEN.replace('?P<', '?P<_')})[\])]?"
 _DATE_FIRST = rf"(?ai)\W{{0,4}}{_DATE}[^\w❌✗🚫⛔]{{0,3}}(?:[-–—:：|]|\s|$)[-–—:：|\s*]*"
 _DATE_LAST = (
     rf"(?i)\s*(?:[-–—|]\s*{_DATE}|[(\[（](?:[\w ,]{{0,24}}[\s:])?{_DATE.replace('?P<', '?P<in_')}"
     r"[^)\]）\n]{0,24}[)\]）])\s*[.]?$"
 )
-_CODE_FIRST = (
-    r"(?i)(?P<code>\[?(?:[A-Z]{1,8}-)?#?\d[\d.-]*(?:-\d+)*\]?|[A-Z]\d{2,4}|(?:lesson|learning|rule|pattern|gotcha|mistake|issue|entry|"
-    r"correction|bug|problem|insight|principle|tip)(?:\s+#?\d+)?)\s*(?:[:：.)\]·]|\s[-–—]|[-–—]\s)\s*"
-)
 _BRACKET_FIRST = r"\[(?P<word>[^\]\n]{1,40})\]\s*(?!\()[:：-]?\s*"
-_SUPERSEDES = (
-    r"(?i)SUPERSEDES:?\s*[\"“「](?P<old>[^\"”」]+)[\"”」]\s*(?:→|->|=>|with|by)\s*[\"“「](?P<new>[^\"”」]+)[\"”」]"
-)
 _WRONG_RIGHT = (
     rf"(?si)(?:\W{{0,4}}{_DATE}[-–—:：|\s*]*)?\s*(?:❌|✗|🚫|⛔)\s*(?P<wrong>.+?)"
     r"\s*(?:→|->|=>|⇒|;|\||,|\s)\s*(?:✅|✔️?|☑️?)\s*(?P<right>.+)"
 )
 _IS_WRONG = rf"(?i)\A(?:\W{{0,4}}{_DATE}[-–—:：|\s*]*)?\s*(?:❌|✗|🚫|⛔)\s*"
 _IS_RIGHT = r"\A\s*(?:✅|✔️?|☑️?)\s*"
-_NEXT_PAIR = r"[\s.;,|]+(?=[❌✗🚫⛔][^❌✗🚫⛔✅✔☑]+[✅✔☑])"
 _OF_CODE = re.compile(r"`[^`]*[/.(][^`]*`\s+[-–—]\s")
 _RULE_LINES = r"(?m)(?<![^\n]\n)(?:^[A-Z][^\n]{2,}(?:\n|\Z)){2,}(?=\n|\Z)"
 _GONE = re.compile(r"~~.{4,}~~|\[?\(?(?:OBSOLETE|SUPERSEDED|DEPRECATED|RETRACTED)\b", re.DOTALL)
-
-
 _STATUS_LABELS = ("status", "状态", "状態")
 
 _pattern = partial(pattern, str(Path(__file__).with_name("data") / "pages.toml"))
@@ -177,9 +160,9 @@ def _heading(raw: str) -> _Heading:
         elif match := re.match(_BRACKET_FIRST, title):
             word, title, is_entry = match["word"], title[match.end() :], True
             # In `[LRN-20260105-001] best_practice` the kind is behind.
-            is_number = re.search(r"\d", word) and re.fullmatch(_CODE_FIRST, f"{word}:")
+            is_number = re.search(r"\d", word) and _pattern("code_first").fullmatch(f"{word}:")
             kind = title * (len(title.split()) == 1) if is_number else word
-        elif match := re.match(_CODE_FIRST, title):
+        elif match := _pattern("code_first").match(title):
             title, is_entry = title[match.end() :], True
         else:
             break
@@ -195,11 +178,10 @@ class _Form:
         self.line, self.end, self.title, self.when, self.category = line, line, title, when, category
         self.is_whole = is_whole
         self.story: list[Block] = []  # before the fields
-        self.marked: list[Block] = []  # in the fields
         self.fields: list[tuple[Field, list[str]]] = []
 
     def add(self, field: Field, end: int) -> None:
-        value = _unstruck(field.value) if field.role == "wrong" else field.value
+        value = field.value.replace("~~", "") if field.role == "wrong" else field.value  # struck out as well
         is_empty = not value or Passage(value).is_placeholder()
         self.fields.append((field, [] if is_empty else [Passage(value).plain]))
         self.end = max(self.end, end)
@@ -240,7 +222,6 @@ class _Form:
                     text = re.sub(_IS_RIGHT, "", text)
                     self.fields.append((Field("right", 0, "", text), []))
                 self.fields[-1][1].append(text)
-                self.marked += [each] * _is_marked(each.text)
 
     def notes(self) -> Iterator[Note]:
         """Yield the lessons of the entry: one, or each of a list of rules."""
@@ -317,23 +298,17 @@ class _Page:
     def read(self, section: Section, category: str, *, is_log: bool) -> None:
         """Read a section and those below it."""
         title = section.title
-        if section.level:
-            if _is_gone(title):
-                self._leave_all(section, _STRUCK)
-                return
-            if Label(title).is_about() or (title and Passage(title).is_placeholder()):
-                self._leave_all(section, ABOUT if Label(title).is_about() else TEMPLATE)
-                return
-            is_log = is_log or Label(title).is_of_lessons()
-            if not is_log and Label(title).is_layout():
-                self._leave_all(section, _LAYOUT)
-                return
+        is_log = is_log or (section.level > 0 and Label(title).is_of_lessons())
+        if reason := _heads_no_lesson(title, is_log=is_log):
+            self._leave_all(section, reason)
+            return
         head, as_fields = _heading(title), _fields_below(section)
+        has_fields = bool(as_fields) or any(map(_has_content, section.blocks))
         if section not in self._titles:
-            is_entry = head.is_entry or (category and (as_fields or _is_entry(section)))
+            is_entry = head.is_entry or (category and has_fields)
             category = head.kind or category if is_entry else head.title
         context = _Context(category, head, is_log)
-        if as_fields or any(map(_has_content, section.blocks)):
+        if has_fields:
             self._read_form(section, as_fields, context)
         elif section.blocks or section.sections or section in self._titles:
             self._read_blocks(section, section.blocks, context)
@@ -345,13 +320,12 @@ class _Page:
 
     def _leave_all(self, section: Section, reason: str) -> None:
         for each in section.walk():
-            for block in each.blocks:
-                self._leave(block, reason)
+            self._leave(reason, *each.blocks)
             if not each.blocks and each.level:
                 self.items.append(SkippedPiece(each.line, reason, each.title))
 
-    def _leave(self, block: Block, reason: str) -> None:
-        self.items.append(SkippedPiece(block.line, reason, block.text))
+    def _leave(self, reason: str, *blocks: Block) -> None:
+        self.items += [SkippedPiece(block.line, reason, block.text) for block in blocks]
 
     # --- entries with labelled fields
 
@@ -362,11 +336,6 @@ class _Page:
         is_of_page = section in self._titles and not head.is_entry and not Passage(head.title).is_sentence()
         title = "" if is_of_page or _is_kind(head.title) else head.title
         form = _Form(first, title, head.when, context.category, is_whole=is_whole)
-        below = {each.role for block in section.blocks for each in _fields_of(block)} & {"rule", "right", "wrong"}
-        for field in fields(section.title)[:1]:  # `## Wrong: x` above `Right: y`
-            if field.role in ("right", "wrong") and field.rank <= _TITLE_RANK_MAX and below and field.role not in below:
-                form.title = ""
-                form.add(field, form.end)
         rest: list[Block] = []
         labelled_items = [each for each in section.blocks if each.kind == "item" and _has_content(each)]
         is_list = any(_fields_of(each)[0].value or each.items for each in labelled_items)
@@ -383,14 +352,15 @@ class _Page:
             if is_item and labelled_item is not None:
                 is_beside = is_apart or not form.goes_on(block, labelled_item)
             is_own = is_order or (is_item and is_beside)
-            if block.kind == "table" or is_own or (not is_field and _has_pair(block)):
+            has_pair = _is_pair(block.text) or len(_unfolded(block)) > 1
+            if block.kind == "table" or is_own or (has_pair and not is_field):
                 rest.append(block)
             elif is_field:
                 form = self._take_fields(form, block)
                 labelled_item = block if block.kind == "item" and not is_whole else None
             elif form.fields and not is_bold:
                 form.extend(block)
-            elif not (is_bold or block.is_task or form.fields or _is_rule(block)) and section.level > 1:
+            elif not (is_bold or block.is_task or form.fields or Passage(block.text).is_order()) and section.level > 1:
                 form.story.append(block)
             else:
                 rest.append(block)
@@ -426,14 +396,12 @@ class _Page:
         notes = [] if form.is_gone() else list(form.notes())
         for note in notes:
             self._add(note)
-        for block in form.story if not notes or any(field.role == "wrong" for field, _ in form.fields) else ():
-            self._leave(block, _PROSE)
+        if not notes or any(field.role == "wrong" for field, _ in form.fields):
+            self._leave(_PROSE, *form.story)
         if not notes and form.fields:
-            text = " ".join([form.title, *(field.value for field, _ in form.fields)])
+            texts = (text for field, values in form.fields for text in values or [field.value])
             reason = _STRUCK if form.is_gone() else _NOTHING_LEARNED
-            self.items.append(SkippedPiece(form.line, reason, Passage(text).plain or text))
-            for block in form.marked:
-                self._leave(block, reason)
+            self.items.append(SkippedPiece(form.line, reason, " ".join([form.title, *texts])))
 
     # --- blocks without fields
 
@@ -451,15 +419,15 @@ class _Page:
                     self._read_prose(section, prose, context)
                     if context.is_log and is_title and section.sections and _pattern("rules_of_page").match(intro):
                         intro = "how to use"
-                    self._read_list(items, context._replace(intro=intro))
+                    self._read_items(items, context._replace(intro=intro))
                     prose, items, intro = [], [], ""
             elif block.kind == "table":
                 self._read_table(block, context)
             elif block.kind == "quote" or _is_gone(text):
-                self._leave(block, _PROSE if block.kind == "quote" else _STRUCK)
+                self._leave(_PROSE if block.kind == "quote" else _STRUCK, block)
             elif _ends_open(text) and (_is_lead(block) or (not is_last and is_item[index + 1])):
                 intro = Passage(text).plain.rstrip(":： ")
-                self._leave(block, _PROSE)
+                self._leave(_PROSE, block)
             elif _is_lead(block):
                 self._read_item(block, context)
             else:
@@ -477,30 +445,24 @@ class _Page:
                 if is_free and _is_binding(text) and Passage(text).is_sentence():
                     self._add(Note(part.line, part.end, text, category=context.category))
                 else:
-                    self._leave(part, _PROSE)
+                    self._leave(_PROSE, part)
             return
         title = context.head.title
         body = " ".join(Passage(block.text).plain for block in prose).rstrip(":： ")
         is_template = Passage(body).is_placeholder()
         if is_template or not (Passage(body).is_sentence() or Passage(f"{title} {body}").is_sentence()):
-            for block in prose:
-                self._leave(block, TEMPLATE if is_template else NO_SENTENCE)
+            self._leave(TEMPLATE if is_template else NO_SENTENCE, *prose)
             return
         topic = "" if _is_kind(title) else title
         text, rest = (title, body) if _is_lesson(title) else (_with_title(body, topic), "")
         first, category, when = section.line or prose[0].line, context.category, context.head.when
         self._add(Note(first, prose[-1].end, text, rest, title=title, category=category, when=when))
 
-    def _read_list(self, items: list[Block], context: _Context) -> None:
-        intro = context.intro
-        if intro and (Label(intro).is_about() or Label(intro).is_layout()):
-            for each in items:
-                self._leave(each, ABOUT if Label(intro).is_about() else _LAYOUT)
-            return
-        self._read_items(items, context)
-
     def _read_items(self, items: Sequence[Block], context: _Context) -> None:
         """Read items side by side: a wrong one and the right one after it are one lesson."""
+        if reason := _heads_no_lesson(context.intro, is_log=False):
+            self._leave(reason, *items)
+            return
         remaining = iter([*(part for item in items for part in _unfolded(item)), None])
         item = next(remaining)
         while item is not None:
@@ -515,7 +477,7 @@ class _Page:
 
     def _add_pair(self, blocks: Sequence[Block], wrong: str, right: str, context: _Context, when: str | None) -> None:
         line, end = min(each.line for each in blocks), max(each.end for each in blocks)
-        wrong = _unlabelled(re.sub(_IS_WRONG, "", Passage(_unstruck(wrong)).plain), "wrong")
+        wrong = _unlabelled(re.sub(_IS_WRONG, "", Passage(wrong.replace("~~", "")).plain), "wrong")
         right = _unlabelled(re.sub(_IS_RIGHT, "", Passage(right).plain), "right")
         is_short = len(right.split()) < _SHORT_WORDS and len(wrong) < _SHORT_SAMPLE
         short = f"{right.rstrip('.')}. {wrong}" if _pattern("is_forbidding").match(wrong) else f"{right}, not {wrong}"
@@ -530,9 +492,9 @@ class _Page:
     def _read_item(self, item: Block, context: _Context) -> None:
         raw = item.text
         labelled = _fields_of(item)
-        if item.is_task or re.match(_TO_DO, raw):
-            self._leave(item, TASK)
-        elif replaced := [*re.finditer(_SUPERSEDES, raw)]:
+        if item.is_task or _pattern("to_do").match(raw):
+            self._leave(TASK, item)
+        elif replaced := [*_pattern("supersedes").finditer(raw)]:
             rest = Passage(raw[replaced[-1].end() :]).plain.strip(" .,;")
             details = "; ".join(filter(None, (rest, _details(item))))
             for each in replaced:
@@ -540,13 +502,13 @@ class _Page:
                 text = Passage(each["new"]).plain
                 self._add(Note(item.line, item.end, text, details, each["old"], category=context.category))
         elif _is_gone(raw):
-            self._leave(item, _STRUCK)
+            self._leave(_STRUCK, item)
         elif match := re.match(_WRONG_RIGHT, raw):
             self._add_pair([item], match["wrong"], match["right"], context, match["when"])
         elif any(field.role in CONTENT_ROLES for field in labelled):
             self._finish(self._take_fields(_Form(item.line, "", context.head.when, context.category), item))
         elif any(field.role for field in labelled[:1]):
-            self._leave(item, _NOTHING_LEARNED if context.is_log else _NO_ADVICE)
+            self._leave(_NOTHING_LEARNED if context.is_log else NO_ADVICE, item)
         else:
             self._read_plain_item(item, context)
 
@@ -564,15 +526,15 @@ class _Page:
         is_template = Passage(raw).is_placeholder()
         if subs and not is_template and (_ends_open(raw) or not Passage(text).is_sentence()):
             if not _ends_open(raw):
-                self._leave(item, _PROSE)
+                self._leave(_PROSE, item)
             self._read_items(subs, context._replace(head=_Heading(text, when), intro=text))
             return
         if is_template or _only_describes(raw, text, is_log=context.is_log):
-            self._leave(item, TEMPLATE if is_template else _NO_ADVICE)
+            self._leave(TEMPLATE if is_template else NO_ADVICE, item)
         else:
             self._read_statement(item, text, context)
         if isinstance(self.items[-1], SkippedPiece) and self.items[-1].line == item.line:
-            self._read_items([*_marked_below(item)], context)
+            self._read_items([each for each in _below(item) if _is_marked(each.text)], context)
 
     def _read_statement(self, item: Block, text: str, context: _Context) -> None:
         """Add an item as a lesson, with the heading in front where it is not understood without."""
@@ -586,7 +548,7 @@ class _Page:
         statement = text if is_whole else _with_title(text, topic)
         is_name = statement != text and not Passage(text).is_claim() and not Passage(topic).is_advice()
         if is_name or not Passage(statement).is_sentence():
-            self._leave(item, _fault(Note(item.line, item.end, text)) or NO_SENTENCE)
+            self._leave(_fault(Note(item.line, item.end, text)) or NO_SENTENCE, item)
             return
         title = head.title if head.is_entry else ""
         self._add(Note(item.line, item.end, statement, _details(item), "", title, context.category, when=head.when))
@@ -596,7 +558,7 @@ class _Page:
         roles = [Label(cell).role for cell in header]
         known_roles = {role[0] for role in roles if role} & CONTENT_ROLES
         if not known_roles:
-            self._leave(block, TABLE)
+            self._leave(TABLE, block)
             return
         for line, row in enumerate(rows, block.line + 1):
             if all(set(cell) <= set("-: ") for cell in row):
@@ -610,7 +572,7 @@ class _Page:
             if label.role:
                 form.add(Field(*label.role, label.folded, cell), line)
             else:
-                is_number = re.fullmatch(_CODE_FIRST, f"{cell}:") or not re.search(r"[^\W\d_]", cell)
+                is_number = _pattern("code_first").fullmatch(f"{cell}:") or not re.search(r"[^\W\d_]", cell)
                 form.title = form.title or ("" if is_number else Passage(cell).plain)
         values = {field.role: each[0] for field, each in form.fields if each}
         label_of_wrong = next((field.label for field, _ in form.fields if field.role == "wrong"), "")
@@ -640,7 +602,7 @@ def _fault(note: Note) -> str:
     text = note.text
     if text.endswith(("?", "？")):
         return QUESTION
-    if re.match(_TO_DO, text):
+    if _pattern("to_do").match(text):
         return TASK
     if Passage(text).is_placeholder() or _pattern("choices").fullmatch(text):
         return TEMPLATE
@@ -660,14 +622,20 @@ def _fault(note: Note) -> str:
     return next((reason for name, reason in _FAULTS_OF_NO_RULE if _pattern(name).match(text)), "")
 
 
+def _heads_no_lesson(title: str, *, is_log: bool) -> str:
+    """Return why what a heading, or an introduction, stands above is no lesson; "" where it may be one."""
+    if _is_gone(title):
+        return _STRUCK
+    if Label(title).is_about():
+        return ABOUT
+    if title and Passage(title).is_placeholder():
+        return TEMPLATE
+    return _LAYOUT if not is_log and Label(title).is_layout() else ""
+
+
 def _is_gone(text: str) -> bool:
     """Return whether a text begins as struck out or obsolete, and gives no order in its place."""
     return _GONE.match(text) is not None and not (text.startswith("~~") and _is_binding(Passage(text).plain))
-
-
-def _unstruck(text: str) -> str:
-    """Return a text that says what was wrong: to strike it out is one more mark of that."""
-    return text.replace("~~", "")
 
 
 def _is_strict(text: str) -> bool:
@@ -680,69 +648,49 @@ def _is_binding(text: str) -> bool:
     return _is_strict(text) or Passage(text).is_order()
 
 
-def _is_rule(block: Block) -> bool:
-    """Return whether a block is an order in a sentence, and no story."""
-    text = Passage(block.text).plain
-    return Passage(text).is_order() and Passage(text).is_sentence()
-
-
 def _is_marked(text: str) -> bool:
     """Return whether a text begins as wrong or right by a mark, or replaces another."""
-    return any(re.match(mark, text) for mark in (_IS_WRONG, _IS_RIGHT)) or re.search(_SUPERSEDES, text) is not None
+    has_mark = any(re.match(mark, text) for mark in (_IS_WRONG, _IS_RIGHT))
+    return has_mark or _pattern("supersedes").search(text) is not None
 
 
-def _has_pair(block: Block) -> bool:
-    """Return whether a block has a wrong and a right way, by their marks."""
-    has_both = re.match(_WRONG_RIGHT, block.text) or re.search(_SUPERSEDES, block.text)
-    return has_both is not None or len(_unfolded(block)) > 1
+def _is_pair(text: str) -> bool:
+    """Return whether a text has a wrong and a right way, by their marks."""
+    return re.match(_WRONG_RIGHT, text) is not None or _pattern("supersedes").search(text) is not None
 
 
 def _unfolded(item: Block) -> list[Block]:
-    """Return an item as items side by side: its pairs, and those with a mark below it, a wrong one before its right."""
-    is_pair = re.match(_WRONG_RIGHT, item.text) is not None
-    is_alone = item.is_task or not (_is_marked(item.text) or _has_pair_below(item))
-    if is_alone or (not is_pair and _has_content(item)):
+    """Return an item with marks as items side by side, a wrong one before its right; each has what is below it."""
+    below = [*_below(item)]
+    rights = [re.sub(_IS_RIGHT, "", each.text) for each in below if re.match(_IS_RIGHT, each.text)]
+    # Below a text without a mark, code may only show what it means.
+    is_led = any(Passage(right).is_sentence() for right in rights) and not _has_content(item)
+    if item.is_task or not (_is_marked(item.text) or is_led):
         return [item]
-    texts, rest = [], item.text
-    while (pair := re.match(_WRONG_RIGHT, rest)) and (gap := re.search(_NEXT_PAIR, pair["right"])):
-        texts.append(rest[: pair.start("right") + gap.start()])
-        rest = rest[pair.start("right") + gap.end() :]
-    blocks = [Block("item", item.line, text) for text in (*texts, rest)] if texts else [_copy(item)]
-    for each in item.items:
-        is_marked = _is_marked(each.text)
-        if not is_marked:
-            blocks[-1].items.append(_without_marked(each))
+    blocks = [_alone(item)]
+    for each in below:
+        if _is_marked(each.text):
+            blocks.append(_alone(each))
+        else:
+            blocks[-1].items.append(_alone(each))
             blocks[-1].end = max(blocks[-1].end, each.end)
-        blocks += [part for below in ([each] if is_marked else _marked_below(each)) for part in _unfolded(below)]
     if re.match(_IS_RIGHT, item.text):
         blocks = [each for pair in zip_longest(blocks[1::2], blocks[::2]) for each in pair if each]
     return blocks
 
 
-def _copy(item: Block) -> Block:
-    """Return an item without those below it."""
-    copy = Block("item", item.line, *item.lines)
-    copy.is_task = item.is_task
-    return copy
-
-
-def _without_marked(item: Block) -> Block:
-    copy = _copy(item)
-    copy.end, copy.items = item.end, [_without_marked(each) for each in item.items if not _is_marked(each.text)]
-    return copy
-
-
-def _marked_below(item: Block) -> Iterator[Block]:
+def _below(item: Block) -> Iterator[Block]:
+    """Yield the items below an item, however deep, in order."""
     for each in item.items:
-        yield from [each] if _is_marked(each.text) else _marked_below(each)
+        yield each
+        yield from _below(each)
 
 
-def _has_pair_below(item: Block) -> bool:
-    """Return whether sentences below an item are a lesson by their marks, and no wrong and right code to show it."""
-    texts = [each.text for each in _marked_below(item)]
-    rights = [re.sub(_IS_RIGHT, "", right) for wrong, right in pairwise(texts) if re.match(_IS_WRONG, wrong)]
-    rights += [match["right"] for text in texts if (match := re.match(_WRONG_RIGHT, text))]
-    return any(Passage(right).is_sentence() for right in rights)
+def _alone(item: Block) -> Block:
+    """Return an item without those below it."""
+    alone = Block("item", item.line, *item.lines)
+    alone.is_task = item.is_task
+    return alone
 
 
 def _unlabelled(text: str, role: str) -> str:
@@ -753,8 +701,7 @@ def _unlabelled(text: str, role: str) -> str:
 
 def _details(item: Block) -> str:
     """Return what stands below an item, however deep, as one text."""
-    below = ((each.text, _details(each)) for each in item.items if not each.is_task)
-    return "; ".join(filter(None, (Passage(text).plain for texts in below for text in texts)))
+    return "; ".join(filter(None, (Passage(each.text).plain for each in _below(item) if not each.is_task)))
 
 
 def _ends_open(text: str) -> bool:
@@ -763,9 +710,7 @@ def _ends_open(text: str) -> bool:
 
 def _is_lead(block: Block) -> bool:
     """Return whether a paragraph is an item by itself: it begins with a date or in bold, or has wrong and right."""
-    text = block.text
-    match = re.match(_DATE_FIRST, text) or re.match(_WRONG_RIGHT, text) or re.search(_SUPERSEDES, text)
-    return match is not None or _is_bold_lead(block)
+    return re.match(_DATE_FIRST, block.text) is not None or _is_pair(block.text) or _is_bold_lead(block)
 
 
 def _is_bold_lead(block: Block) -> bool:
@@ -807,13 +752,6 @@ def _fields_below(section: Section) -> list[Section]:
     roles = {each.title: Label(each.title).role for each in section.sections if not each.sections}
     has_content = any(role and role[0] in CONTENT_ROLES for role in roles.values())
     return [each for each in section.sections if roles.get(each.title)] if has_content and section.level > 1 else []
-
-
-def _is_entry(section: Section) -> bool:
-    """Return whether a heading names one entry: nothing but fields is under it, and no label twice."""
-    found = [_fields_of(block) for block in section.blocks]
-    labels = [field.label for each in found for field in each if field.role in CONTENT_ROLES]
-    return bool(labels) and all(found) and not section.sections and len({*labels}) == len(labels)
 
 
 def _with_title(text: str, title: str) -> str:

@@ -13,7 +13,7 @@ still is. So a secret must be rotated first.
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, product
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ _NO_TEXT = frozenset({codec.AT, "merged_into", "scope", "state"})
 SECRETS_AT_ONCE_MAX = 200
 """Number of lessons that one call purges of secrets: the others wait for the next one, and none is shown meanwhile."""
 _NEEDLE_CHARS_MIN = 6  # shorter texts are in every file, and hide nothing
-_FILE_BYTES_MAX = 100 * 1024 * 1024
+
 _LEFT_ALONE = ("git", "locks", "replica.toml", "local.db")
 """Beginnings of the names in ``.fleet`` that have no text of a lesson, or are a repository."""
 
@@ -139,10 +139,8 @@ class Purge:
         """
         needles = _needles(texts)
         self._workspace.close()
-        for path in sorted(self._workspace.local.rglob("*")):
+        for path in self._files(self._workspace.local):
             top = path.relative_to(self._workspace.local).parts[0]
-            if top.startswith(_LEFT_ALONE) or path.is_symlink() or not path.is_file():
-                continue
             if ".db" in path.name or top == "ready":
                 path.unlink(missing_ok=True)
             elif top == "quarantine":
@@ -165,9 +163,7 @@ class Purge:
         needles = _needles({*texts, *(text for _, entry_texts in entries for text in entry_texts)})
         places = {place for place, _ in entries}
         for top in (self._workspace.clan, self._workspace.root / self._workspace.place, self._workspace.local):
-            for path in sorted(top.rglob("*")) if top.is_dir() else []:
-                if not self._is_searched(path):
-                    continue
+            for path in self._files(top):
                 place = path.relative_to(self._workspace.root).as_posix()
                 if ".db" in path.name:
                     places |= {(place, 0)} if any(needle in path.read_bytes() for needle in needles) else set()
@@ -182,10 +178,12 @@ class Purge:
         places |= {(f"carried: {each.id}", 0) for each in carried if any(needle in each.raw for needle in needles)}
         return sorted(places)
 
-    def _is_searched(self, path: Path) -> bool:
-        if path.is_symlink() or not path.is_file() or path.stat().st_size > _FILE_BYTES_MAX:
-            return False
-        return not any(path.is_relative_to(self._workspace.local / name) for name in ("git", "locks"))
+    def _files(self, top: Path) -> Iterator[Path]:
+        """Yield the files below a folder that may have a text of a lesson."""
+        for path in sorted(top.rglob("*")):
+            is_left = top == self._workspace.local and path.relative_to(top).parts[0].startswith(_LEFT_ALONE)
+            if not is_left and path.is_file() and not path.is_symlink():
+                yield path
 
     def _fetched(self) -> Paths:
         try:
@@ -282,14 +280,11 @@ def _is_about(raw: bytes, needles: list[bytes]) -> bool:
 
 def _needles(texts: Iterable[str]) -> list[bytes]:
     """Return the texts as bytes, plain and escaped as in JSON, the longest first."""
-    forms: list[Callable[[str], bytes]] = [
-        lambda text: text.encode("utf-8", "replace"),
-        lambda text: json.dumps(text)[1:-1].encode(),
-        lambda text: json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "replace"),
-    ]
     long = [text for text in texts if len(text) >= _NEEDLE_CHARS_MIN]
-    wanted = {*long, *map(screening.one_line, long)}
-    return sorted({form(text) for text in wanted for form in forms}, key=lambda each: (-len(each), each))
+    plain = {*long, *map(screening.one_line, long)}
+    escaped = {json.dumps(text, ensure_ascii=is_ascii)[1:-1] for text in plain for is_ascii in (True, False)}
+    needles = {text.encode("utf-8", "replace") for text in plain | escaped}
+    return sorted(needles, key=lambda each: (-len(each), each))
 
 
 def _lines_with(data: bytes, needles: list[bytes]) -> Iterator[int]:

@@ -46,14 +46,7 @@ _FORMAT = "clan-learnings/.fleet-format"
 
 
 class RestoreResult(msgspec.Struct):
-    """Outcome of a restore.
-
-    Attributes:
-        lines: number of lines that were missing here, in the clan's files and private notes.
-        files: paths of files that were missing.
-        beside: paths of files that were put beside another version.
-        refused: members that were not taken, each with its reason.
-    """
+    """Lines, entries and files that were missing here, files put beside another version, and what was not taken."""
 
     lines: int = 0
     entries: int = 0

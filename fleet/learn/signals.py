@@ -39,8 +39,6 @@ _MARK = (
 )
 _RECORD = rb"<!-- fleet (c-[0-9a-f]{16}) p-"
 _DISMISSED = rb"<!-- fleet dismissed (c-[0-9a-f]{16}) "
-
-
 _SHOWN_CHARS_MAX = 300
 _REFUSED = re.compile(r"\n\((?:Refused|Stopped)\b[^\n]*\)\s*$")
 """Line below the words of a refusal that names what was refused."""
@@ -86,12 +84,7 @@ class Flag(NamedTuple):
 
 
 class _SignalResult(NamedTuple):
-    """Result of logging a signal.
-
-    Attributes:
-        id: id of the entry, or of the one that it repeats.
-        is_new: False for a repeat: nothing was written.
-    """
+    """Id of a signal's entry; where it is not new nothing was written, and the id is of the one that it repeats."""
 
     id: str
     is_new: bool
@@ -398,28 +391,19 @@ def _last_lines(output: str, chars_max: int) -> str:
     earlier = output[-limits.SIGNAL_WINDOW_CHARS - screening.KEY_BLOCK_CHARS_MAX : -limits.SIGNAL_WINDOW_CHARS]
     if "PRIVATE KEY" in earlier:
         window = earlier + window  # a key is recognised by its beginning
-    is_cut = len(window) < len(output)
-    if is_cut:  # the first word or line has lost its beginning, and with it maybe a secret's
-        window = window.partition("\n")[2] or window.partition(" ")[2] or window
+    if len(window) < len(output):  # the first line or word has lost its beginning, and with it maybe a secret's
+        window = window.partition("\n")[2] or window.partition(" ")[2]
     # Of a progress bar, the last state.
     clean = _screen("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in window.split("\n")))
     lines = [line.rstrip() for line in clean.split("\n") if line.strip()]
     kept: list[str] = []
     for line in reversed(lines[-limits.SIGNAL_LINES_MAX :]):
-        short = _cut_line(line, is_torn=is_cut and len(lines) == 1)
+        short = screening.shortened(line, limits.SIGNAL_LINE_CHARS_MAX)
         chars_max -= len(short) + 1
         if chars_max < 0:
             break
         kept.append(short)
     return "\n".join(reversed(kept))
-
-
-def _cut_line(line: str, *, is_torn: bool) -> str:
-    """Return a long line cut at its end; a torn one at its beginning, where half a secret might be."""
-    room = limits.SIGNAL_LINE_CHARS_MAX
-    if is_torn:
-        return "…" + line[-(room - 1) :]
-    return screening.shortened(line, room)
 
 
 def _first_line(text: str, chars_max: int = limits.SIGNAL_TITLE_CHARS_MAX) -> str:

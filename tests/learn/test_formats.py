@@ -197,7 +197,7 @@ def test_tags_are_strings_from_a_list_or_between_commas():
 
 
 def test_what_a_record_can_do_without_may_be_of_any_type():
-    item = lesson(title="t", agent=5, category=["x"], domain="d", source=None, status={}, id=7, ts={}, type=[])
+    item = lesson(title="t", agent=5, category=[1], domain="d", source=None, status={}, id=7, ts={}, type=[])
     assert (item.agent, item.category) == ("", "d")
 
 
