@@ -84,6 +84,7 @@ _BODY_CHARS = 4_000
 """Length of the body that is kept with a lesson."""
 _TEXT_CHARS = 420
 _SHORT_SAMPLE = 80
+_TITLE_RANK_MAX = 9  # labels behind, as "Issue", name what an entry is about
 _WORDS_MIN, _SHORT_WORDS, _LONG_TITLE, _TOPIC_WORDS = 3, 6, 8, 9
 # Expressions that take long to compile are texts, which `re` compiles at the first use and caches: a sync uses none.
 _DATE = rf"[\[(]?(?P<when>{WHEN.replace('?P<', '?P<_')})[\])]?"
@@ -336,6 +337,11 @@ class _Page:
         is_of_page = section in self._titles and not head.is_entry and not Passage(head.title).is_sentence()
         title = "" if is_of_page or _is_kind(head.title) else head.title
         form = _Form(first, title, head.when, context.category, is_whole=is_whole)
+        below = {each.role for block in section.blocks for each in _fields_of(block)} & {"rule", "right", "wrong"}
+        for field in fields(section.title)[:1]:  # `## Wrong: x` above `Right: y`
+            if field.role in ("right", "wrong") and field.rank <= _TITLE_RANK_MAX and below and field.role not in below:
+                form.title = ""
+                form.add(field, form.end)
         rest: list[Block] = []
         labelled_items = [each for each in section.blocks if each.kind == "item" and _has_content(each)]
         is_list = any(_fields_of(each)[0].value or each.items for each in labelled_items)

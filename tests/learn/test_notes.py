@@ -142,7 +142,7 @@ def test_an_order_beside_labelled_items_is_a_lesson_of_its_own():
     assert lessons[0][1] == "Tools: run `make clean` before building; since the cache goes stale"
 
 
-def test_a_heading_that_is_labelled_stays_before_its_lesson_unless_it_names_a_mistake():
+def test_a_heading_that_is_the_wrong_or_the_right_way_is_that_field_of_its_lesson():
     page = (
         "# Lessons\n\n## Wrong: npm install in CI\nRight: use npm ci there\n\n"
         "## Mistake: editing a generated file\n- **Rule:** edit the template\n\n"
@@ -152,9 +152,9 @@ def test_a_heading_that_is_labelled_stays_before_its_lesson_unless_it_names_a_mi
     )
     lessons = [(each.text, each.wrong) for each in read_notes(page, "lessons.md") if isinstance(each, Note)]
     assert lessons == [
-        ("Wrong: npm install in CI: use npm ci there", ""),
-        ("edit the template", ""),
-        ("Right: run the linter before a commit", "pushed without it"),
+        ("use npm ci there", "npm install in CI"),
+        ("edit the template", "editing a generated file"),
+        ("run the linter before a commit", "pushed without it"),
         ("caching: give each entry a lifetime", "cached for ever"),
         ("the pool is exhausted", ""),
     ]
@@ -204,7 +204,6 @@ def test_of_a_wrong_way_and_the_right_one_below_it_the_right_one_is_the_lesson(i
 def test_several_pairs_in_one_item_are_a_lesson_each():
     more, less = "❌ Run as root in the image", "✅ Switch to a user without rights"
     below = f"- {WRONG}\n  {RIGHT}\n  {more}\n  {less}\n"
-
     turned = f"- {RIGHT}\n  {WRONG}\n- {less}\n  {more}\n"
     for item in (below, turned):
         lessons = [(each.text, each.wrong) for each in read_notes(f"# L\n\n{item}", "lessons.md")]
