@@ -108,45 +108,28 @@ _ONLY_SHOW = ("dry_run", "check", "listed", "proposed", "plugin_dir")
 """Parameters with which a command changes nothing."""
 
 
-def _choose(ctx: Any, option: Any, value: str) -> None:
+def _choose(ctx: Any, option: Any, value: Any) -> None:
     """Note the value of an option; where a command has none, that of the same option before the command stays."""
     setattr(chosen, option.name, value or (getattr(chosen, option.name) if ctx.parent else ""))
 
 
-def _choose_json(_: object, __: object, value: bool) -> None:
-    chosen.as_json = value
-
-
-def _common(name: str, flag: str, metavar: str, text: str, *, is_eager: bool = False, **more: Any) -> TyperOption:
-    """Return an option that all commands have and that has a value."""
-    return TyperOption(
-        param_decls=[name, flag],
-        type=str,
-        metavar=metavar,
-        help=text,
-        callback=_choose,
-        expose_value=False,
-        is_eager=is_eager,
-        **more,
-    )
+def _common(name: str, flag: str, text: str, **more: Any) -> TyperOption:
+    """Return an option that all commands have."""
+    return TyperOption(param_decls=[name, flag], help=text, callback=_choose, expose_value=False, **more)
 
 
 _AGENT = _common(
-    *("agent", "--agent", "NAME", "Agent to act as; else FLEET_AGENT, else the stored default."),
+    *("agent", "--agent", "Agent to act as; else FLEET_AGENT, else the stored default."),
+    metavar="NAME",
     autocompletion=lambda ctx, _, incomplete: COMPLETE["agent"](ctx, incomplete),
 )
-_SESSION = _common("session", "--session", "ID", "The host's session; else FLEET_SESSION.")
+_SESSION = _common("session", "--session", "The host's session; else FLEET_SESSION.", metavar="ID")
 _DIRECTORY = _common(
-    "directory", "--dir", "DIR", "Workspace; else FLEET_DIR, else the nearest fleet.toml upward.", is_eager=True
+    *("directory", "--dir", "Workspace; else FLEET_DIR, else the nearest fleet.toml upward."),
+    metavar="DIR",
+    is_eager=True,
 )
-_JSON = TyperOption(
-    param_decls=["--json"],
-    is_flag=True,
-    default=False,
-    help="One JSON document instead of text.",
-    callback=_choose_json,
-    expose_value=False,
-)
+_JSON = _common("as_json", "--json", "One JSON document instead of text.", is_flag=True, default=False)
 
 _SENTENCE_CHARS_MAX = 300
 _MESSAGE_CHARS_MAX = 1_000
@@ -278,7 +261,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH_MAX},
-    help="Every correction one agent gets becomes knowledge for all of them.",
     epilog="Exit codes: 0 ok, 1 no, 2 usage, 3 refused or quarantined, 4 busy, 5 remote unavailable, 6 other error, "
     "130 interrupted.",
 )
