@@ -4,6 +4,7 @@ import functools
 import importlib
 import itertools
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -34,76 +35,34 @@ _EXIT_UNAVAILABLE = 5
 ALL = "fleet.all"
 """The key in a context's ``meta`` for a group whose commands are asked for, or "all"; else the first screen is."""
 
-_TABLE = {
-    "every day": {
-        "corrections": "correct learn discover",
-        "journal": "search",
-        "lessons": "patterns show gossip",
-        "dashboard": "start",
-        "inbox": "inbox review",
-        "records": "undo",
-    },
-    "learn": {
-        "lessons": "edit retire restore merge unmerge feedback guard stats",
-        "journal": "mutate journal handover observe",
-    },
-    "share": {
-        "clan": "sync pause resume leave",
-        "live": "who live",
-        "inbox": "block unblock",
-        "upkeep": "purge",
-    },
-    "memory": {
-        "lessons": "promote demote",
-        "reflection": "reflect done tidy sleep consolidate migrate",
-        "records": "records",
-    },
-    "upkeep": {
-        "upkeep": "status doctor export backup restore-backup upgrade",
-        "clan": "compact render-patterns",
-        "serve": "poll sidecar",
-    },
-    "setup": {
-        "setup": "init install uninstall config completion hook",
-        "upkeep": "import",
-        "help": "help",
-    },
-}
-"""Group to modules of this folder, each with its commands, in the order of ``fleet help all``."""
-GROUPS = {group: " ".join(modules.values()).split() for group, modules in _TABLE.items()}
-MODULES = {name: module for modules in _TABLE.values() for module, names in modules.items() for name in names.split()}
-FIRST = (
-    *("correct", "discover", "search", "patterns", "show", "inbox", "undo"),
-    *("promote", "sync", "status", "init", "install"),
-)
+_DATA = Path(__file__).with_name("data")
+
+
+def _read_table() -> tuple[dict[str, list[str]], dict[str, str], dict[str, dict[str, str]]]:
+    """Return names by group, modules by name, and by name, those within a group too, what holds (``commands.txt``)."""
+    groups, modules, traits = dict[str, list[str]](), dict[str, str](), dict[str, dict[str, str]]()
+    for line in _DATA.joinpath("commands.txt").read_text("utf-8").splitlines():
+        if line.startswith("["):
+            names = groups[line.strip("[]")] = []
+        elif line and not line.startswith("#"):
+            name, module, *rest = re.split(" {2,}", line)
+            traits[name] = dict(each.partition(":")[::2] for each in " ".join(rest).split())
+            if " " not in name:
+                names.append(name)
+                modules[name] = module
+    return groups, modules, traits
+
+
+GROUPS, MODULES, _TRAITS = _read_table()
+FIRST = [name for name, traits in _TRAITS.items() if "first" in traits]
 """The commands of the first screen, ``fleet --help``."""
-
-_ANYWHERE = ("help", "completion", "hook")
-"""Commands that need no workspace."""
-_WITHOUT_JSON = (*_ANYWHERE, "live", "live serve", "sidecar")
-_WITHOUT_AGENT = (
-    *("search", "patterns", "show", "gossip", "guard", "stats", "undo", "unblock", "pause", "resume", "leave", "live"),
-    *("export", "doctor", "backup", "restore-backup", "upgrade", "render-patterns", "install", "uninstall", "config"),
-    *_ANYWHERE,
-)
-_OF_A_SESSION = (
-    *("correct", "learn", "discover", "start", "feedback", "mutate", "journal", "handover", "observe"),
-    *("reflect", "done", "consolidate"),
-)
-
-_ALWAYS = (
-    *("feedback", "mutate", "journal", "observe", "pause", "resume", "leave", "block", "unblock", "purge"),
-    *("reflect", "done", "tidy", "sleep", "consolidate", "migrate", "upgrade", "restore-backup"),
-    *("install", "uninstall", "sidecar install", "sidecar uninstall", "live join", "live leave"),
-)
-LEFT_TO_STAND: dict[str, Mapping[str, str]] = {
-    **{name: {} for name in _ALWAYS},
-    "learn": {"dismiss": "--dismiss"},
-    "who": {"on": "--on"},
-    "init": {"author": "--author", "host": "--install"},
+LEFT_TO_STAND = {
+    name: dict(option.split("=") for option in traits["no-run"].split(",") if option)
+    for name, traits in _TRAITS.items()
+    if "no-run" in traits
 }
 """Commands that change something here and leave no run that a bare ``fleet undo`` takes back; of some only with an
-option, by its parameter. What only carries, renders or saves what is known (sync, compact, backup) is none of them."""
+option, by its parameter."""
 _ONLY_SHOW = ("dry_run", "check", "listed", "proposed", "plugin_dir")
 """Parameters with which a command changes nothing."""
 
@@ -134,7 +93,6 @@ _JSON = _common("as_json", "--json", "One JSON document instead of text.", is_fl
 _SENTENCE_CHARS_MAX = 300
 _MESSAGE_CHARS_MAX = 1_000
 """Limit of an error's message, which may repeat an argument: more than half a dozen of the longest sentences."""
-_EXAMPLES = Path(__file__).with_name("data") / "examples.txt"
 
 
 class _Commands(TyperGroup):
@@ -200,12 +158,12 @@ def _converted(name: str) -> Any:
 
 def _complete(command: Any, name: str) -> None:
     """Give a command its examples, the options that nearly all commands have, and its note for undo."""
-    command.epilog = _epilog(name)
+    command.epilog, traits = _epilog(name), _TRAITS.get(name, {})
     for option, is_taken in (
-        (_SESSION, name in _OF_A_SESSION),
-        (_AGENT, name.partition(" ")[0] not in _WITHOUT_AGENT),
-        (_JSON, name not in _WITHOUT_JSON),
-        (_DIRECTORY, name not in _ANYWHERE),
+        (_SESSION, "session" in traits),
+        (_AGENT, "no-agent" not in traits),
+        (_JSON, "no-json" not in traits),
+        (_DIRECTORY, "no-dir" not in traits),
     ):
         if is_taken and option not in command.params:
             command.params.append(option)
@@ -248,7 +206,7 @@ def _change_by(name: str, arguments: Mapping[str, Any]) -> str:
 def _epilog(name: str) -> str:
     """Return what stands below the help of a command: its examples."""
     prefix = ["fleet", *name.split()]
-    rows = _EXAMPLES.read_text("utf-8").splitlines()
+    rows = _DATA.joinpath("examples.txt").read_text("utf-8").splitlines()
     examples = [f"  {row}" for row in rows if row.split()[: len(prefix)] == prefix]
     return "\n".join(["\b", "Example:" if len(examples) == 1 else "Examples:", *examples]) if examples else ""
 
