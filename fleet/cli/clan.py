@@ -1,6 +1,5 @@
 """Commands about sharing: sync, whole editions and their page, a pause, and leaving a clan."""
 
-import sys
 from itertools import chain
 from typing import Annotated
 
@@ -11,7 +10,6 @@ from fleet.app import pages, sharing
 from fleet.app.sharing import ConsentNeededError, SyncResult
 from fleet.cli import output
 from fleet.cli.output import EXIT_REFUSED, echo, flag, note
-from fleet.model.errors import UsageError
 from fleet.share.outgoing import Outgoing
 from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace
@@ -47,12 +45,8 @@ def _synced(workspace: Workspace, agent: str, *, yes: bool, compact: bool = Fals
     try:
         return sharing.sync(workspace, agent, yes=yes, compact=compact)
     except ConsentNeededError as needed:
-        if not sys.stdin.isatty() or output.chosen.owes_json:
+        if not output.is_agreed(f"Share this clan's lessons with {needed.shown} ({needed.origin})?"):
             raise
-        try:
-            output.confirm(f"Share this clan's lessons with {needed.shown} ({needed.origin})?", yes=False)
-        except UsageError as no:
-            raise UsageError("nothing was sent. Name another remote with `fleet init --remote URL`") from no
         return sharing.sync(workspace, agent, yes=True, compact=compact)
 
 

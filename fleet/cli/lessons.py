@@ -11,7 +11,7 @@ import typer
 from crdt import clock
 from fleet.app import finding, lessons, reflecting, reviewing, starting
 from fleet.cli import output
-from fleet.cli.output import COMPLETE, argument, flag, option
+from fleet.cli.output import argument, flag, option
 from fleet.model.discovery import TYPES
 from fleet.model.errors import FleetError, UsageError
 from fleet.model.names import FIELDS, LABELS
@@ -28,13 +28,11 @@ _WIDTH_PIPED = 100
 _A_LESSON = "A lesson's id; a unique beginning is enough."
 _UNKNOWN = "at an unknown time"
 
-_Lesson = Annotated[str, argument("ID", _A_LESSON, autocompletion=COMPLETE["lesson"])]
-_Category = Annotated[
-    str, option("--category", "NAME", "Only those of this category.", autocompletion=COMPLETE["category"])
-]
-_Type = Annotated[str, option("--type", "TYPE", "Only those of this type.", autocompletion=lambda: TYPES)]
-_Tag = Annotated[str, option("--tag", "WORD", "Only those with this tag.", autocompletion=COMPLETE["tag"])]
-_By = Annotated[str, option("--agent", "NAME", "Only those that this agent logged.", autocompletion=COMPLETE["agent"])]
+_Lesson = Annotated[str, argument("ID", _A_LESSON, "lesson")]
+_Category = Annotated[str, option("--category", "NAME", "Only those of this category.", "category")]
+_Type = Annotated[str, option("--type", "TYPE", "Only those of this type.", TYPES)]
+_Tag = Annotated[str, option("--tag", "WORD", "Only those with this tag.", "tag")]
+_By = Annotated[str, option("--agent", "NAME", "Only those that this agent logged.", "agent")]
 _Since = Annotated[str, option("--since", "DATE", "Only those seen since that day; 3d: since three days ago.")]
 
 app = output.commands()
@@ -141,12 +139,7 @@ def _row(lesson: Pattern, into: str) -> output.Row:
 @app.command("show")
 def _show(
     pattern: Annotated[
-        str,
-        argument(
-            "ID",
-            "The id of a lesson, discovery or correction; a unique beginning is enough.",
-            autocompletion=COMPLETE["id"],
-        ),
+        str, argument("ID", "The id of a lesson, discovery or correction; a unique beginning is enough.", "id")
     ],
 ) -> None:
     """Show everything about one lesson, one discovery (d-...), or one logged correction (c-...)."""
@@ -234,9 +227,7 @@ def _when(lesson: Pattern, stamp: str) -> str:
 
 @app.command("retire")
 def _retire(
-    ids: Annotated[
-        list[str], argument("ID...", "Ids of lessons; unique beginnings are enough.", autocompletion=COMPLETE["id"])
-    ],
+    ids: Annotated[list[str], argument("ID...", "Ids of lessons; unique beginnings are enough.", "id")],
     yes: output.Yes = False,
 ) -> None:
     """Retire lessons. Confirmations that this machine has not seen survive it; `fleet restore` undoes it.
@@ -277,7 +268,7 @@ def _retire_one(workspace: Workspace, who: str, id_: str, *, yes: bool) -> tuple
 
 @app.command("restore")
 def _restore(
-    pattern: Annotated[str, argument("[ID]", _A_LESSON, autocompletion=COMPLETE["retired"])] = "",
+    pattern: Annotated[str, argument("[ID]", _A_LESSON, "retired")] = "",
     everything: Annotated[bool, flag("--all", "All that one writer removed; with --removed-by.")] = False,
     removed_by: Annotated[str, option("--removed-by", "AGENT|REPLICA", "Whose removes are taken back.")] = "",
     since: Annotated[str, option("--since", "TIME", "Only those that the branch did not hold then: 2026-11-20.")] = "",
@@ -318,12 +309,9 @@ def _edit(
         edited = lessons.edit(workspace, output.agent_in(workspace), pattern, assignments)
         names = ", ".join(LABELS.get(each, each) for each in edited.changed)
         text = f"edited: {names}" if names else "says that already; nothing was changed"
-        output.show({"id": edited.id, "fields": edited.fields}, f"{edited.id} {text}")
+        id_ = edited.lesson.id
+        output.show({"id": id_, "fields": lessons.history(edited.lesson)}, f"{id_} {text}")
         output.note_secrets(edited.secrets)
-        if edited.is_in_memory:
-            output.note(f"the memory has it as it was: fleet demote {edited.id} && fleet promote {edited.id}")
-        if edited.is_private:
-            output.note("nothing more of it leaves this machine; what was sent before stays with the clan")
 
 
 def _show_history(lesson: Pattern) -> None:
@@ -337,10 +325,8 @@ def _show_history(lesson: Pattern) -> None:
 
 @app.command("merge")
 def _merge(
-    one: Annotated[str, argument("A", _A_LESSON, autocompletion=COMPLETE["lesson"])],
-    other: Annotated[
-        str, argument("B", "The id of the same lesson in other words.", autocompletion=COMPLETE["lesson"])
-    ],
+    one: Annotated[str, argument("A", _A_LESSON, "lesson")],
+    other: Annotated[str, argument("B", "The id of the same lesson in other words.", "lesson")],
     force: Annotated[bool, flag("--force", "Merge even if the two texts seem to differ in meaning.")] = False,
 ) -> None:
     """Make two patterns one lesson. Both records are kept, counts add up, `fleet unmerge` undoes it."""
@@ -388,9 +374,7 @@ def _feedback(
 
 @app.command("guard")
 def _guard(
-    pattern: Annotated[
-        str, argument("[ID]", "A lesson's id; none: list the guards.", autocompletion=COMPLETE["lesson"])
-    ] = "",
+    pattern: Annotated[str, argument("[ID]", "A lesson's id; none: list the guards.", "lesson")] = "",
     decision: Annotated[str, argument("ask|deny|off", "The decision at its step from now on.")] = "",
     until: Annotated[str, option("--until", "DATE", "The last day of the guard, YYYY-MM-DD.")] = "",
 ) -> None:

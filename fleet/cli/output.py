@@ -51,6 +51,8 @@ EXIT_REFUSED = 3
 Offer = tuple[str, str]
 """A word, and what stands beside it in shells that show that."""
 Complete = Callable[[typer.Context, str], list[Offer]]
+Offers = str | Iterable[str] | Complete
+"""What completes a value: a key of ``COMPLETE``, the words themselves, or what returns them."""
 
 _OFFERED_MAX = 100
 # A shell's completion script evaluates what it is offered, and a peer may have written it. zsh expands `$(...)` between
@@ -92,30 +94,21 @@ def _offer_ids(workspace: Workspace, beginning: str) -> Iterable[Offer]:
     return [*_offer_lessons(workspace, beginning), *((each.id, each.problem) for each in entries)]
 
 
-def _offer_agents(workspace: Workspace, _: str) -> Iterable[Offer]:
-    agents = {*workspace.agents_here(), *map(names.agent_of, workspace.db.newest_by())}
-    return [(each, "") for each in sorted(agents)]
-
-
 def _offer_tags(workspace: Workspace, _: str) -> Iterable[Offer]:
-    tags = {tag for each in workspace.patterns.best("sight", _OFFERED_MAX) for tag in each.tags}
-    tags.update(tag for each in workspace.discoveries.newest(_OFFERED_MAX) for tag in each.tags)
-    return [(each, "") for each in sorted(tags)]
+    tags = [tag for each in workspace.patterns.best("sight", _OFFERED_MAX) for tag in each.tags]
+    return _sorted(*tags, *(tag for each in workspace.discoveries.newest(_OFFERED_MAX) for tag in each.tags))
+
+
+def _sorted(*words: str) -> list[Offer]:
+    return [(each, "") for each in sorted({*words} - {""})]
 
 
 COMPLETE = {
     "lesson": completing(_offer_lessons),
-    "retired": completing(
-        lambda workspace, _: [(each.id, each.text) for each in workspace.patterns.retired(_OFFERED_MAX)]
-    ),
+    "retired": completing(lambda on, _: [(each.id, each.text) for each in on.patterns.retired(_OFFERED_MAX)]),
     "id": completing(_offer_ids),
-    "agent": completing(_offer_agents),
-    "category": completing(
-        lambda workspace, _: [
-            (each, "")
-            for each in sorted({each.category for each in workspace.patterns.best("sight", _OFFERED_MAX)} - {""})
-        ]
-    ),
+    "agent": completing(lambda on, _: _sorted(*on.agents_here(), *map(names.agent_of, on.db.newest_by()))),
+    "category": completing(lambda on, _: _sorted(*(each.category for each in on.patterns.best("sight", _OFFERED_MAX)))),
     "tag": completing(_offer_tags),
 }
 """Completions of arguments and of the values of options, by what these are."""
@@ -124,9 +117,9 @@ COMPLETE = {
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
-def option(name: str, metavar: str, what: str, **more: Any) -> Any:
+def option(name: str, metavar: str, what: str, offers: Offers = (), **more: Any) -> Any:
     """Return an option of a command that takes a value; ``more``: as typer has it."""
-    return typer.Option(name, metavar=metavar, help=what, **more)
+    return typer.Option(name, metavar=metavar, help=what, **_completion(offers), **more)
 
 
 def flag(*names_and_what: str) -> Any:
@@ -135,9 +128,17 @@ def flag(*names_and_what: str) -> Any:
     return typer.Option(*names, help=what)
 
 
-def argument(metavar: str, what: str, **more: Any) -> Any:
+def argument(metavar: str, what: str, offers: Offers = (), **more: Any) -> Any:
     """Return an argument of a command; ``more``: as typer has it."""
-    return typer.Argument(metavar=metavar, help=what, **more)
+    return typer.Argument(metavar=metavar, help=what, **_completion(offers), **more)
+
+
+def _completion(offers: Offers) -> dict[str, Any]:
+    if isinstance(offers, str):
+        return {"autocompletion": COMPLETE[offers]}
+    if callable(offers):
+        return {"autocompletion": offers}
+    return {"autocompletion": lambda: [*offers]} if offers else {}
 
 
 DryRun = Annotated[bool, flag("--dry-run", "Show what would change; change nothing.")]
@@ -440,16 +441,20 @@ def when(stamp: str) -> str:
 
 def confirm(question: str, *, yes: bool) -> None:
     """Ask a person before what cannot be undone, unless ``--yes`` was given; raise ``UsageError`` without a yes."""
-    if yes:
-        return
-    if not sys.stdin.isatty() or chosen.owes_json:
-        raise UsageError(f"{question} No terminal to ask on, so nothing was changed. Pass --yes if you are sure")
+    if not is_agreed(question, yes=yes):
+        raise UsageError(f"{question} Nobody said yes, so nothing was changed. Pass --yes if you are sure")
+
+
+def is_agreed(question: str, *, yes: bool = False, default: bool = False) -> bool:
+    """Ask a person, unless ``--yes`` was given; without a terminal to ask on, return ``default``."""
+    if yes or not sys.stdin.isatty() or chosen.owes_json:
+        return yes or default
     if chosen.bar is not None:
         chosen.bar.stop()
-    if not typer.confirm(cleaned(question), default=False):
-        raise UsageError("nothing was changed")
+    answer = typer.confirm(cleaned(question), default=default)
     if chosen.bar is not None:
         chosen.bar.start()
+    return answer
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from fleet.text.screening import counted
 
 SHELLS = ("bash", "zsh", "fish")
 
-Host = Annotated[str, argument("HOST", f"The agent host: {', '.join(HOSTS)}.", autocompletion=lambda: [*HOSTS])]
+Host = Annotated[str, argument("HOST", f"The agent host: {', '.join(HOSTS)}.", HOSTS)]
 Project = Annotated[bool, flag("--project", "The host's settings of this workspace; the default.")]
 User = Annotated[bool, flag("--user", "Your own settings of the host: every project that is a workspace.")]
 
@@ -54,13 +54,7 @@ def _init(
         bool | None, flag("--take-in/--no-take-in", "Take in CLAUDE.md, lessons.md and their like here.")
     ] = None,
     host: Annotated[
-        str,
-        option(
-            "--install",
-            "HOST",
-            f"Install an agent host too: {', '.join(HOSTS)}, or none.",
-            autocompletion=lambda: [*HOSTS, "none"],
-        ),
+        str, option("--install", "HOST", f"Install an agent host too: {', '.join(HOSTS)}, or none.", (*HOSTS, "none"))
     ] = "",
     yes: Annotated[
         bool, flag("--yes", "-y", "Answer yes to all but --remote, --author, --take-in and --install.")
@@ -101,7 +95,7 @@ def _init(
     question = f"Keep what fleet writes in {places} out of this folder's own git commits?"
     is_new = bool(config.ignore(workspace.files, own, dry_run=True))
     # Without a terminal the careful answer holds: `git add .` publishes nothing by mistake.
-    if is_new and (yes or output.chosen.as_json or not sys.stdin.isatty() or typer.confirm(question, default=True)):
+    if is_new and output.is_agreed(question, yes=yes, default=True):
         added = config.ignore(workspace.files, own)
         messages.append(f".gitignore: {len(added)} single files of {places}, which fleet writes")
     echo("\n".join(messages))
@@ -183,7 +177,7 @@ def _offer_remote(workspace: Workspace, *, asks: bool) -> None:
     try:
         membership.remote()
     except ConsentNeededError as needed:
-        if typer.confirm(f"Share lessons through {needed.shown} ({needed.origin})?", default=False):
+        if output.is_agreed(f"Share lessons through {needed.shown} ({needed.origin})?"):
             membership.remote(yes=True)
     except UsageError:
         pass  # why it cannot be used is told when it is fetched from
@@ -290,7 +284,7 @@ def _offer_embedding(workspace: Workspace, *, yes: bool, is_new: bool) -> None:
     if state == "missing" and is_new:
         echo("optional: with the extra `semantic`, lessons are found by what they mean, too: `fleet doctor` says how")
     question = f"Send the clan's lessons to {endpoint}, so that they are found by what they mean?"
-    if state == "unagreed" and _is_agreed(question, yes=yes):
+    if state == "unagreed" and output.is_agreed(question, yes=yes):
         embeddings.agree()
         missing = f", once the extra `semantic` is here: {embeddings.hint}" if embeddings.hint else ""
         echo(f"lessons are embedded by {endpoint}{missing}")
@@ -299,7 +293,8 @@ def _offer_embedding(workspace: Workspace, *, yes: bool, is_new: bool) -> None:
 def _offer_webhook(workspace: Workspace, *, yes: bool) -> None:
     if not (host := Notices(workspace).unagreed()):
         return
-    if not _is_agreed(f"Send a message to {host} whenever a reflection is done or something waits for you?", yes=yes):
+    question = f"Send a message to {host} whenever a reflection is done or something waits for you?"
+    if not output.is_agreed(question, yes=yes):
         echo(f"{host} gets no messages until somebody agrees to it here: `fleet init` asks on a terminal")
         return
     try:
@@ -307,10 +302,6 @@ def _offer_webhook(workspace: Workspace, *, yes: bool) -> None:
         echo(f"messages go to {host}")
     except UsageError as why:
         note(f"[notify] webhook: {why}")
-
-
-def _is_agreed(question: str, *, yes: bool) -> bool:
-    return yes or (sys.stdin.isatty() and not output.chosen.owes_json and typer.confirm(question, default=False))
 
 
 # --- agent hosts and shells -------------------------------------------------------------------------------------------
@@ -375,7 +366,7 @@ def _hook(event: Annotated[str, argument("EVENT", "SessionStart, PreToolUse, ...
 
 @app.command("completion")
 def _completion(
-    shell: Annotated[str, argument("SHELL", "bash, zsh or fish.", autocompletion=lambda: SHELLS)],
+    shell: Annotated[str, argument("SHELL", "bash, zsh or fish.", SHELLS)],
 ) -> None:
     """Print a completion script. In bash: `source <(fleet completion bash)`, best in ~/.bashrc."""
     # Printed, never installed: a shell's files are a person's.
@@ -443,15 +434,8 @@ def _show_changes(done: Sequence[FileChange], new: str, old: str, *, dry_run: bo
 
 @app.command("config", context_settings={"ignore_unknown_options": True})  # a value may be a negative number
 def _config(
-    action: Annotated[str, argument("[get|set]", "None: list all.", autocompletion=lambda: ["get", "set"])] = "",
-    name: Annotated[
-        str,
-        argument(
-            "[KEY]",
-            "A setting, section.key; or, to get, a section.",
-            autocompletion=lambda incomplete: [each for each in config.find("") if each.startswith(incomplete)],
-        ),
-    ] = "",
+    action: Annotated[str, argument("[get|set]", "None: list all.", ("get", "set"))] = "",
+    name: Annotated[str, argument("[KEY]", "A setting, section.key; or, to get, a section.", config.find(""))] = "",
     value: Annotated[str | None, argument("[VALUE]", 'Text, or TOML: 3, true, ["a", "b"]; "" is empty.')] = None,
 ) -> None:
     """Show the settings of fleet.toml, or set one. Comments, and all else in the file, stay as they are."""
