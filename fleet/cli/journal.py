@@ -50,10 +50,10 @@ def _search(
         )
     query = " ".join(words)
     with output.opened() as workspace:
+        agent = ""
+        with suppress(DiskError):  # a search is noted with its agent where the disk can be read
+            agent = output.agent_in(workspace, or_guest=True)
         with output.progress("Searching"):
-            agent = ""
-            with suppress(DiskError):  # a search is noted with its agent where the disk can be read
-                agent = output.agent_in(workspace, or_guest=True)
             answer = searching.search(
                 workspace,
                 query,

@@ -166,8 +166,6 @@ class _Chosen(msgspec.Struct):
     """The command changed something here."""
     has_written: bool = False
     """The command wrote something durable, which may be a part of what it was to do."""
-    bar: Any = None
-    """The bar of ``progress`` while it is drawn: it would paint over a question."""
     unwritten: str = ""
     """Why the answer cannot be written, as on a full disk; the command goes on to its end all the same."""
 
@@ -449,19 +447,14 @@ def is_agreed(question: str, *, yes: bool = False, default: bool = False) -> boo
     """Ask a person, unless ``--yes`` was given; without a terminal to ask on, return ``default``."""
     if yes or not sys.stdin.isatty() or chosen.owes_json:
         return yes or default
-    if chosen.bar is not None:
-        chosen.bar.stop()
-    answer = typer.confirm(cleaned(question), default=default)
-    if chosen.bar is not None:
-        chosen.bar.start()
-    return answer
+    return typer.confirm(cleaned(question), default=default)
 
 
 @contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[Callable[[str], None]]:
     """Draw a spinner, or a bar of ``total`` steps, on stderr while the block runs; on a terminal only.
 
-    The block calls the step with the name of each thing that it works on, and asks only by ``confirm``.
+    The block calls the step with the name of each thing that it works on. It asks nothing: the bar would paint over it.
     """
     if not sys.stderr.isatty() or os.environ.get("TERM", "") == "dumb":
         yield lambda _: None
@@ -470,8 +463,5 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[str], No
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        chosen.bar, task = bar, bar.add_task(what, total=total)
-        try:
-            yield lambda name: bar.update(task, advance=1, description=f"{what} {name[:40]}")
-        finally:
-            chosen.bar = None
+        task = bar.add_task(what, total=total)
+        yield lambda name: bar.update(task, advance=1, description=f"{what} {name[:40]}")

@@ -41,7 +41,7 @@ app = output.commands()
 _NONE = ("", "n", "no", "none")
 """Answers that name no remote."""
 _FILES_SHOWN = 5
-_IGNORED_SHOWN = 2
+_WRITERS_SHOWN = 2
 _VALUE_CHARS_MAX = 100
 
 
@@ -89,13 +89,11 @@ def _init(
     joined = setup.join(root, named, remote, branch, home or _another_home(root, asks=asks), ephemeral=ephemeral)
     workspace, messages = joined.workspace, joined.done
     if local := config.ignore(workspace.files, config.IGNORED_LOCAL):
-        more = f" and {len(local) - _IGNORED_SHOWN} more" if len(local) > _IGNORED_SHOWN else ""
-        messages.append(f".gitignore: {', '.join(local[:_IGNORED_SHOWN])}{more}")
+        messages.append(f".gitignore: {counted(len(local), 'line')} for this machine's own files")
     places, own = f"{workspace.place}/ and clan-learnings/", setup.own_ignores(workspace)
     question = f"Keep what fleet writes in {places} out of this folder's own git commits?"
-    is_new = bool(config.ignore(workspace.files, own, dry_run=True))
     # Without a terminal the careful answer holds: `git add .` publishes nothing by mistake.
-    if is_new and output.is_agreed(question, yes=yes, default=True):
+    if config.ignore(workspace.files, own, dry_run=True) and output.is_agreed(question, yes=yes, default=True):
         added = config.ignore(workspace.files, own)
         messages.append(f".gitignore: {len(added)} single files of {places}, which fleet writes")
     echo("\n".join(messages))
@@ -204,8 +202,8 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None, asks
     workspace.state.put(files_asked=workspace.wall())
     preview = moving.preview_import(workspace) if take_in is not False else None
     if preview and (files := [Path(path) for path, number in preview.files.items() if number]):
-        names = ", ".join(each.relative_to(workspace.root).as_posix() for each in files[:_FILES_SHOWN])
-        names += f" and {len(files) - _FILES_SHOWN} more" if len(files) > _FILES_SHOWN else ""
+        paths = [each.relative_to(workspace.root).as_posix() for each in files]
+        names = ", ".join(paths[:_FILES_SHOWN]) + ", ..." * (len(paths) > _FILES_SHOWN)
         lessons = counted(preview.patterns + preview.discoveries, "lesson")
         if take_in or typer.confirm(f"Take in {lessons} from {names}?", default=True):
             imported = moving.import_files(workspace, agent, files)
@@ -238,7 +236,7 @@ def _show_next(workspace: Workspace, agent: str) -> None:
         newest = workspace.db.newest_by()
     if others := [each for each in newest if names.agent_of(each) == agent and each not in own]:
         echo(
-            f"{agent} writes elsewhere, too ({', '.join(others[:_IGNORED_SHOWN])}), and both count as one agent. If "
+            f"{agent} writes elsewhere, too ({', '.join(others[:_WRITERS_SHOWN])}), and both count as one agent. If "
             "they are two, `fleet init --agent NAME` gives this one a name of its own"
         )
     is_installed = install.installed(workspace.root)

@@ -60,8 +60,8 @@ def _import(
         if dry_run:
             imported = importer.ImportResult.preview(files)
         else:
+            who = output.agent_in(workspace)
             with output.progress("Importing", len(files)) as step:
-                who = output.agent_in(workspace)
                 imported = moving.import_files(workspace, who, files, lambda path: step(path.name))
     _show_import(imported, paths or [], is_dry=dry_run, is_verbose=verbose)
 
