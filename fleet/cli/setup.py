@@ -113,8 +113,8 @@ def _init(
         _show_next(workspace, who)
     document = {"workspace": str(workspace.root), "is_new": joined.is_new, "agent": who, "did": messages}
     output.show(document | {"remote": sharing.Membership(workspace).shown()})
-    for warning in workspace.warnings:
-        note(f"warning: {warning}")
+    for message in (*workspace.reports, *(f"warning: {each}" for each in workspace.warnings)):
+        note(message)
     workspace.close()
     raise typer.Exit(code)
 
@@ -208,8 +208,6 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None, asks
         if take_in or typer.confirm(f"Take in {lessons} from {names}?", default=True):
             imported = moving.import_files(workspace, agent, files)
             echo(f"took in {counted(imported.patterns_new + imported.discoveries_new, 'new lesson')} from {names}")
-            if remark := moving.retired_remark(imported.retired):
-                note(remark)
     if proposals := moving.proposals(workspace, agent, [], 30).new:
         echo(f"past sessions propose {counted(len(proposals), 'lesson')}: `fleet import --transcripts` shows them")
 

@@ -69,8 +69,6 @@ def _import(
 def _show_import(imported: ImportResult, named: list[Path], *, is_dry: bool, is_verbose: bool) -> None:
     """Show what was taken and what was not; exit with 3 for a bad line, with 1 where a named file gave nothing."""
     output.show(_import_as_json(imported, is_dry=is_dry), _import_rows(imported, is_dry=is_dry, is_verbose=is_verbose))
-    if remark := moving.retired_remark(imported.retired):
-        output.hint(remark)
     if imported.redacted:
         note(f"a secret was taken out of {counted(imported.redacted, 'record')}")
     empty = [path for path in map(str, named) if imported.files.get(path) == 0]
@@ -133,8 +131,6 @@ def _propose(workspace: Workspace, agent: str, paths: list[Path], days: float, a
     rows = [f"{lesson.id} seen {counted(lesson.seen, 'time')}: {lesson.text}" for _, lesson in logged]
     document = {"sessions": offer.sessions, "older": offer.older, "proposals": proposals, "known": offer.known}
     output.show(document | {"retired": offer.retired, "logged": logged_ids}, rows)
-    if remark := moving.retired_remark(offer.retired):
-        output.hint(remark)
     if proposals and not logged:
         how = "`--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards"
         output.hint(f"nothing was logged{': what was named is known already' if accepted else ''}. {how}")
