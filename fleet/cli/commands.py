@@ -16,17 +16,7 @@ import typer
 from typer.core import TyperGroup, TyperOption
 
 from crdt import clock
-from fleet.cli.output import (
-    COMPLETE,
-    COMPLETING,
-    EXIT_REFUSED,
-    WIDTH_MAX,
-    chosen,
-    commands,
-    echo_json,
-    note,
-    painted,
-)
+from fleet.cli.output import COMPLETE, COMPLETING, EXIT_REFUSED, WIDTH_MAX, chosen, commands, echo_json, note, painted
 from fleet.model.errors import DiskError, FleetError, UsageError
 from fleet.store.workspace import World
 

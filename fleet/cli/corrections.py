@@ -23,8 +23,6 @@ from fleet.text.similarity import Near
 if TYPE_CHECKING:
     from fleet.learn.signals import Waiting
 
-_Type = Annotated[str, option("--type", "TYPE", "discovery, gotcha, tip or workaround.", TYPES)]
-_Confidence = Annotated[str, option("--confidence", "LEVEL", "low, medium or high.")]
 _AS_GUEST = (
     f"nobody is named here, so this is logged as {names.GUEST}'s: it stays on this machine, and counts and is shown "
     "once `fleet init --agent NAME` names an agent, who takes it over"
@@ -42,7 +40,6 @@ _ASK_FOR_MORE = (
 app = output.commands()
 
 Pattern = Annotated[str, option("--pattern", "TEXT", "The lesson, worded so that it helps elsewhere.")]
-Right = Annotated[str, option("--right", "TEXT", "The correct approach.")]
 Same = Annotated[str, option("--same", "ID", "Count it as this lesson.", "lesson")]
 Trigger = Annotated[
     str, option("--trigger", "STEP", "The step before which it is shown: 'Bash:git push*', 'Edit:*.sql'.")
@@ -88,8 +85,8 @@ def _discover(
     problem: Annotated[str, option("--problem", "TEXT", "What was found.")],
     solution: Annotated[str, option("--solution", "TEXT", "What to do about it.")],
     context: Annotated[str, option("--context", "TEXT", "Where it holds.")] = "",
-    type_: _Type = "discovery",
-    confidence: _Confidence = "medium",
+    type_: Annotated[str, option("--type", "TYPE", "discovery, gotcha, tip or workaround.", TYPES)] = "discovery",
+    confidence: Annotated[str, option("--confidence", "LEVEL", "low, medium or high.")] = "medium",
     minutes: Annotated[int | None, option("--minutes", "INTEGER", "What it cost; a workaround needs over 15.")] = None,
     tag: Tag = None,
 ) -> None:
@@ -115,7 +112,7 @@ def _learn(
         ),
     ] = "",
     pattern: Pattern = "",
-    right: Right = "",
+    right: Annotated[str, option("--right", "TEXT", "The correct approach.")] = "",
     trigger: Trigger = "",
     same: Same = "",
     waiting: Annotated[bool, flag("--waiting", "List what waits for its lesson.")] = False,
@@ -168,10 +165,13 @@ def _show_waiting(waiting: "list[Waiting]", failures: int) -> None:
         "waiting": [{"id": each.id, "when": each.at, "title": each.title, "wrong": each.wrong} for each in waiting],
         **({"failures": failures} if failures else {}),
     }
-    marked = [(each, "dismissed: " if each.is_dismissed else "") for each in waiting]
-    rows = [f"{each.id}  {each.when or 'no date':<17}  {mark}{each.shown()}" for each, mark in marked] or [_NONE_WAITS]
-    more = f"{counted(failures, 'failed build')} more: `fleet learn --waiting --all`"
-    output.show(document, [*rows, *([more] if failures else [])])
+    rows = [
+        f"{each.id}  {each.when or 'no date':<17}  {'dismissed: ' * each.is_dismissed}{each.shown()}"
+        for each in waiting
+    ]
+    rows += [] if rows else [_NONE_WAITS]
+    rows += [f"{counted(failures, 'failed build')} more: `fleet learn --waiting --all`"] if failures else []
+    output.show(document, rows)
     if first := next((each for each in waiting if not each.is_dismissed), None):
         output.hint(f'state each: fleet learn {first.id} --pattern "..."')
 

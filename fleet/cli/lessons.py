@@ -1,6 +1,5 @@
 """Commands about lessons and memories: read them, change them, rate them, and show whether they help."""
 
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
@@ -24,13 +23,11 @@ from fleet.text.screening import counted, one_line, readable
 _LISTED = 100
 """Lessons that ``fleet patterns`` lists on a terminal without ``-n``; into a pipe it lists all of them."""
 
-_WIDTH_PIPED = 100
+_STATS_WIDTH = 100
 _A_LESSON = "A lesson's id; a unique beginning is enough."
 _UNKNOWN = "at an unknown time"
 
 _Lesson = Annotated[str, argument("ID", _A_LESSON, "lesson")]
-_Category = Annotated[str, option("--category", "NAME", "Only those of this category.", "category")]
-_Type = Annotated[str, option("--type", "TYPE", "Only those of this type.", TYPES)]
 _Tag = Annotated[str, option("--tag", "WORD", "Only those with this tag.", "tag")]
 _By = Annotated[str, option("--agent", "NAME", "Only those that this agent logged.", "agent")]
 _Since = Annotated[str, option("--since", "DATE", "Only those seen since that day; 3d: since three days ago.")]
@@ -44,7 +41,7 @@ app = output.commands()
 @app.command("gossip")
 def _gossip(
     count: Annotated[int, typer.Option("-n", "--count", min=1, max=10**9, help="The most to show.")] = 20,
-    type_: _Type = "",
+    type_: Annotated[str, option("--type", "TYPE", "Only those of this type.", TYPES)] = "",
     tag: _Tag = "",
     by: _By = "",
     since: _Since = "",
@@ -67,7 +64,7 @@ def _patterns(
     count: Annotated[
         int | None, typer.Option("-n", "--count", min=1, max=10**9, help=f"The most to list; on a terminal {_LISTED}.")
     ] = None,
-    category: _Category = "",
+    category: Annotated[str, option("--category", "NAME", "Only those of this category.", "category")] = "",
     tag: _Tag = "",
     by: _By = "",
     since: _Since = "",
@@ -346,9 +343,8 @@ def _unmerge(pattern: _Lesson) -> None:
     """Undo a merge. Either of the two ids will do."""
     with output.acting() as (workspace, who):
         record = lessons.unmerge(workspace, who, pattern)
-        stays = f"; still merged with {', '.join(record.others)}" if record.others else ""
         seen = counted(record.pattern.count("seen"), "time")
-        text = f"{record.changed} is a lesson of its own again{stays}, seen {seen}: {record.pattern.text}"
+        text = f"{record.changed} is a lesson of its own again, seen {seen}: {record.pattern.text}"
         output.show(record.as_json(), text)
 
 
@@ -398,9 +394,7 @@ def _guard(
 
 
 @app.command("promote")
-def _promote(
-    pattern: _Lesson,
-) -> None:
+def _promote(pattern: _Lesson) -> None:
     """Take a lesson into an agent's memory, which it reads at the start of every session."""
     with output.acting() as (workspace, who):
         promoted, memory = reflecting.promote(workspace, who, pattern)
@@ -429,9 +423,6 @@ def _stats() -> None:
     with output.opened() as workspace:
         totals, (decided, days) = reflecting.stats(workspace), reflecting.decisions(workspace)
         whose = ", ".join(workspace.agents_here()) or "none yet"
-        # A pipe has one width everywhere.
-        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_PIPED
-        rows = [f"Agents here: {whose}\n"]
-        rows += [totals.render(min(columns, output.WIDTH_MAX), readable)]
+        rows = [f"Agents here: {whose}\n", totals.render(_STATS_WIDTH, readable)]
         rows += [f"\nInbox: {counted(decided, 'decision')}, each after {days:g} days in the median"] if decided else []
         output.show(totals.as_json() | {"decisions": {"number": decided, "median_days": days}}, rows)

@@ -4,7 +4,6 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from shutil import which
 from typing import Annotated, Any
 
 import msgspec
@@ -244,12 +243,12 @@ def _purge(
     yes: output.Yes = False,
 ) -> None:
     """Overwrite a secret that already went out. Reaches as far as a sync does, and shows what is left to do."""
+    question = "Overwrite every text of {} for the whole clan? This cannot be undone."
     with output.opened() as workspace:
-
-        def agree(id_: str) -> None:
-            output.confirm(f"Overwrite every text of {id_} for the whole clan? This cannot be undone.", yes=yes)
-
-        purged = moving.purge(workspace, output.agent_in(workspace), wanted, agree, yes=yes)
+        who = output.agent_in(workspace)
+        purged = moving.purge(
+            workspace, who, wanted, lambda id_: output.confirm(question.format(id_), yes=yes), yes=yes
+        )
         places = [{"path": path, "line": line} for path, line in purged.remains]
         document = {"id": purged.id, "shared": not purged.why_not, "why_not": purged.why_not, "remains": places}
         head = f"{purged.id} is {'taken back' if purged.id.startswith('d-') else 'overwritten and retired'}"
@@ -292,8 +291,7 @@ def _sections(status: dict[str, Any], sync: str, *, is_read: bool) -> Iterator[t
     known = counted(status["discoveries"], "discovery", "discoveries")
     yield "known", f"{counted(status['patterns'], 'lesson')}, {known}"
     paths = (f"{number} in {path}" for path, number in status["waiting"]["paths"].items())
-    unsure = "" if which("git") else " at most: without git, what the clan has is not known"
-    yield "to go out", f"{counted(status['waiting']['lines'], 'line')}{unsure}", *paths
+    yield "to go out", counted(status["waiting"]["lines"], "line"), *paths
     yield "clock", status["clock"] and f"{status['clock']}; set it, best by NTP"
     if memory := status["memory"]:
         size = f"{memory['chars']:,} of {memory['chars_max']:,} characters"
