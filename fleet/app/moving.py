@@ -137,7 +137,9 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
     """
     root = os.fspath(workspace.root)
     since_ms = workspace.world.wall_ms() - days * 86_400_000
-    read, troubles, older = list[Session](), list[str](), 0
+    read: list[Session] = []
+    troubles: list[str] = []
+    older = 0
     for session in sessions.read_all(root, paths):
         if session.trouble:
             troubles.append(f"{Path(session.path).name} {session.trouble}")

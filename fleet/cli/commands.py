@@ -167,18 +167,18 @@ def _noting(act: Callable[..., Any], name: str) -> Callable[..., Any]:
     @functools.wraps(act)
     def act_and_note(**arguments: Any) -> None:
         command, began = _change_by(name, arguments), clock.nearest(World().wall_ms())
+        has_changed = False
         try:
-            has_changed = act(**arguments)
+            has_changed = act(**arguments) is not False
         except typer.Exit as left:
-            if left.exit_code in (0, EXIT_REFUSED, _EXIT_UNAVAILABLE):  # in part
-                chosen.note_given(command, began)
+            has_changed = left.exit_code in (0, EXIT_REFUSED, _EXIT_UNAVAILABLE)  # in part
             raise
         except DiskError:
-            if chosen.has_written:
-                chosen.note_given(command, began)
+            has_changed = chosen.has_written
             raise
-        if has_changed is not False:
-            chosen.note_given(command, began)
+        finally:
+            if command and has_changed:
+                chosen.note_given(command, began)
 
     return act_and_note
 
@@ -214,24 +214,19 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        chosen.put(_module("help").version())
-        raise typer.Exit
-
-
 @app.callback()
 def _before(
     ctx: typer.Context,
-    version: Annotated[  # noqa: ARG001 - read by its callback
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Without a command: what `fleet` alone shows, as JSON.")
     ] = False,
 ) -> None:
     """Every correction one agent gets becomes knowledge for all of them."""
     chosen.as_json = as_json
+    if version:
+        chosen.put(_module("help").version())
+        raise typer.Exit
     if ctx.invoked_subcommand is None:
         _module("dashboard").show()
     elif as_json:

@@ -217,11 +217,10 @@ class _Chosen(msgspec.Struct):
     def note_given(self, command: str, began: str) -> None:
         """Note a command of a person or an agent that leaves no run, so that ``fleet undo`` takes no other one for it.
 
-        ``command``: "" for none. What a schedule gives (``FLEET_SCHEDULED=1``) is none either.
-        ``began``: when, as a stamp.
+        What a schedule gives (``FLEET_SCHEDULED=1``) is none. ``began``: when, as a stamp.
         """
-        self.has_changed |= bool(command)
-        if not command or os.environ.get("FLEET_SCHEDULED") == "1":
+        self.has_changed = True
+        if os.environ.get("FLEET_SCHEDULED") == "1":
             return
         with suppress(FleetError, OSError):  # it is done: that undo would not name it is no reason to fail
             workspace = Workspace(self.root())
