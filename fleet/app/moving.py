@@ -249,12 +249,7 @@ def restore_backup(workspace: Workspace, source: Path) -> RestoreResult:
 
 
 class _PurgeResult(NamedTuple):
-    """Result of a purge.
-
-    Attributes:
-        why_not: the reason why the remote's newest tree still has it; "" if it has not.
-        remains: path and line of each place here that still has the texts.
-    """
+    """Result of a purge: why the remote's newest tree still has it, or ""; and path and line of each place here."""
 
     id: str
     why_not: str
