@@ -292,7 +292,8 @@ def _check_meaning(field: str, value: Any) -> None:
         raise UsageError("a lesson needs a text with words in it; `fleet retire` takes one out. Nothing was changed")
     if field in _VALUES and value not in _VALUES[field]:
         known = " or ".join(filter(None, _VALUES[field]))
-        raise UsageError(f"{field} is {known}, not {value[:40]!r}. Nothing was changed; `fleet retire` takes one out")
+        way_out = "; `fleet retire` takes one out" if field == "state" else ""
+        raise UsageError(f"{field} is {known}, not {value[:40]!r}{way_out}. Nothing was changed")
 
 
 def _apply(writer: Writer, lesson: Pattern, changes: Sequence[_Change]) -> None:

@@ -70,7 +70,7 @@ def _common(name: str, flag: str, text: str, **more: Any) -> TyperOption:
 _AGENT = _common(
     *("agent", "--agent", "Agent to act as; else FLEET_AGENT, else the stored default."),
     metavar="NAME",
-    autocompletion=lambda ctx, _, incomplete: COMPLETE["agent"](ctx, incomplete),
+    autocompletion=lambda _, __, incomplete: COMPLETE["agent"](incomplete),
 )
 _SESSION = _common("session", "--session", "The host's session; else FLEET_SESSION.", metavar="ID")
 _DIRECTORY = _common(

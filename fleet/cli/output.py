@@ -50,9 +50,9 @@ EXIT_REFUSED = 3
 
 Offer = tuple[str, str]
 """A word, and what stands beside it in shells that show that."""
-Complete = Callable[[typer.Context, str], list[Offer]]
-Offers = str | Iterable[str] | Complete
-"""What completes a value: a key of ``COMPLETE``, the words themselves, or what returns them."""
+Complete = Callable[[str], list[Offer]]
+_Offers = str | Iterable[str] | Callable[..., Iterable[str] | list[Offer]]
+"""What completes a value: a key of ``COMPLETE``, the words themselves, or a function that returns them."""
 
 _OFFERED_MAX = 100
 # A shell's completion script evaluates what it is offered, and a peer may have written it. zsh expands `$(...)` between
@@ -64,7 +64,7 @@ _PLAIN_TEXT = str.maketrans("'\"[]", "’”()", "\\$`")
 def completing(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
     """Return what a shell's completion calls: it never fails or prints, and gives the shell nothing to run."""
 
-    def complete(ctx: typer.Context, incomplete: str) -> list[Offer]:  # noqa: ARG001 - what typer calls
+    def complete(incomplete: str) -> list[Offer]:
         try:
             with opened() as workspace:
                 offers = [offer for offer in ask(workspace, incomplete) if offer[0].startswith(incomplete)]
@@ -117,7 +117,7 @@ COMPLETE = {
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
-def option(name: str, metavar: str, what: str, offers: Offers = (), **more: Any) -> Any:
+def option(name: str, metavar: str, what: str, offers: _Offers = (), **more: Any) -> Any:
     """Return an option of a command that takes a value; ``more``: as typer has it."""
     return typer.Option(name, metavar=metavar, help=what, **_completion(offers), **more)
 
@@ -128,12 +128,12 @@ def flag(*names_and_what: str) -> Any:
     return typer.Option(*names, help=what)
 
 
-def argument(metavar: str, what: str, offers: Offers = (), **more: Any) -> Any:
+def argument(metavar: str, what: str, offers: _Offers = (), **more: Any) -> Any:
     """Return an argument of a command; ``more``: as typer has it."""
     return typer.Argument(metavar=metavar, help=what, **_completion(offers), **more)
 
 
-def _completion(offers: Offers) -> dict[str, Any]:
+def _completion(offers: _Offers) -> dict[str, Any]:
     if isinstance(offers, str):
         return {"autocompletion": COMPLETE[offers]}
     if callable(offers):
@@ -384,12 +384,12 @@ def note_secrets(kinds: tuple[str, ...]) -> None:
 def echo_json(document: Any) -> None:
     """Print one JSON document, cleaned."""
     chosen.owes_json = False
-    chosen.put(as_json(cleaned(document)))
+    chosen.put(as_json(document))
 
 
 def as_json(value: Any) -> str:
-    """Return one line of JSON that is safe on a terminal, of a value that is clean."""
-    text = json.dumps(_timed(value), ensure_ascii=False, separators=(",", ":"))
+    """Return a value, cleaned, as one line of JSON that is safe on a terminal."""
+    text = json.dumps(_timed(cleaned(value)), ensure_ascii=False, separators=(",", ":"))
     return re.sub(_UNSAFE_IN_JSON, lambda char: json.dumps(char[0])[1:-1], text)
 
 
@@ -453,7 +453,7 @@ def is_agreed(question: str, *, yes: bool = False, default: bool = False) -> boo
 def progress(what: str, total: int | None = None) -> Iterator[Callable[[str], None]]:
     """Draw a spinner, or a bar of ``total`` steps, on stderr while the block runs; on a terminal only.
 
-    The block calls the step with the name of each thing that it works on. It asks nothing: the bar would paint over it.
+    The block calls the step with each thing that it works on, and asks nothing: the bar would paint over a question.
     """
     if not sys.stderr.isatty() or os.environ.get("TERM", "") == "dumb":
         yield lambda _: None

@@ -94,9 +94,11 @@ def _import_as_json(imported: ImportResult, *, is_dry: bool) -> dict[str, Any]:
 def _import_rows(imported: ImportResult, *, is_dry: bool, is_verbose: bool) -> Iterator[str]:
     lessons, entries = counted(imported.patterns, "lesson"), counted(imported.discoveries, "discovery", "discoveries")
     if is_dry:
-        for each in imported.pieces:
-            if not each.reason:
-                yield _piece_row(each, f"  {output.cleaned(each.category)[:_CATEGORY_SHOWN]:<{_CATEGORY_SHOWN}}  ")
+        taken = [each for each in imported.pieces if not each.reason]
+        width = max((len(f"{each.path}:{each.line}") for each in taken), default=0)
+        for each in taken:
+            category = output.cleaned(each.category)[:_CATEGORY_SHOWN]
+            yield _piece_row(each, f"  {category:<{_CATEGORY_SHOWN}}  ", width)
         files = counted(sum(map(bool, imported.files.values())), "file")
         yield f"{lessons} and {entries} would be taken from {files}; nothing was written"
     else:
@@ -105,8 +107,9 @@ def _import_rows(imported: ImportResult, *, is_dry: bool, is_verbose: bool) -> I
     yield from (_piece_row(each, f": {each.reason}: ") for each in imported.pieces if is_verbose and each.reason)
 
 
-def _piece_row(piece: Piece, between: str) -> str:
-    return f"{piece.path}:{piece.line}{between}{output.cleaned(piece.text)[:_LESSON_SHOWN]}"
+def _piece_row(piece: Piece, between: str, width: int = 0) -> str:
+    place = f"{piece.path}:{piece.line}"
+    return f"{place:<{width}}{between}{output.cleaned(piece.text)[:_LESSON_SHOWN]}"
 
 
 def _propose(workspace: Workspace, agent: str, paths: list[Path], days: float, accepted: str, *, asks: bool) -> None:
@@ -181,14 +184,12 @@ def _note_private(workspace: Workspace) -> None:
 
 
 def _as_json(parts: Mapping[str, Any]) -> str:
-    """Return one line of clean JSON; the items of an iterator are encoded one by one."""
-    return "{" + ",".join(f"{output.as_json(name)}:{_one_part(value)}" for name, value in parts.items()) + "}"
-
-
-def _one_part(value: Any) -> str:
-    if isinstance(value, Iterator):
-        return f"[{','.join(map(_one_part, value))}]"
-    return output.as_json(output.cleaned(value))
+    """Return one line of JSON; the items of an iterator are encoded one by one."""
+    encoded = {
+        name: f"[{','.join(map(output.as_json, value))}]" if isinstance(value, Iterator) else output.as_json(value)
+        for name, value in parts.items()
+    }
+    return "{" + ",".join(f'"{name}":{text}' for name, text in encoded.items()) + "}"
 
 
 @app.command("backup")
