@@ -77,7 +77,9 @@ def _show_hits(answer: Answer, query: str, count: int) -> None:
     document = {"results": results, "query": text, "exact": not answer.is_near, "more": answer.is_more}
     output.show(document, map(output.headline, answer.rendered().splitlines() if answer.hits else ()))
     if not answer.hits:
-        way = "Try fewer or shorter words; --all looks at retired lessons too, and `fleet show ID` looks up an id"
+        way = "Try fewer or shorter words; --all looks at retired lessons too"
+        if names.is_id(query.strip()):
+            way = f"Search looks for words: `fleet show {query.strip()}` looks up an id"
         output.note(f"nothing is known about {text[:80]!r}. {way}")
     if answer.is_more:
         output.hint(f"there are more: -n {count * 5} shows them")
