@@ -165,13 +165,10 @@ def _show_waiting(waiting: "list[Waiting]", failures: int) -> None:
         "waiting": [{"id": each.id, "when": each.at, "title": each.title, "wrong": each.wrong} for each in waiting],
         **({"failures": failures} if failures else {}),
     }
-    rows = [
-        f"{each.id}  {each.when or 'no date':<17}  {'dismissed: ' * each.is_dismissed}{each.shown()}"
-        for each in waiting
-    ]
-    rows += [] if rows else [_NONE_WAITS]
-    rows += [f"{counted(failures, 'failed build')} more: `fleet learn --waiting --all`"] if failures else []
-    output.show(document, rows)
+    marked = [(each, "dismissed: " if each.is_dismissed else "") for each in waiting]
+    rows = [f"{each.id}  {each.when or 'no date':<17}  {mark}{each.shown()}" for each, mark in marked] or [_NONE_WAITS]
+    more = f"{counted(failures, 'failed build')} more: `fleet learn --waiting --all`"
+    output.show(document, [*rows, *([more] if failures else [])])
     if first := next((each for each in waiting if not each.is_dismissed), None):
         output.hint(f'state each: fleet learn {first.id} --pattern "..."')
 
