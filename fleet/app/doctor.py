@@ -17,6 +17,8 @@ from shutil import which
 from sqlite3 import Error
 from typing import Any, NamedTuple
 
+import msgspec
+
 from fleet.app import finding, reflecting, reviewing, session_end, setup, sharing, starting
 from fleet.hosts.install import HOSTS, Calls
 from fleet.hosts.local import LocalFolder
@@ -66,10 +68,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
     with suppress(FleetError):
         reconcile_all(workspace, _COUNT_S)
     out, compared = Outbox(workspace).waiting(), reflecting.current_clusters(workspace)
-    quarantined = [
-        {"at": kept.at, "path": kept.path, "line": kept.number, "reason": kept.reason, "bytes": len(kept.raw)}
-        for kept in workspace.quarantine.all()
-    ]
+    log = CountedLog(workspace, agent)
     return {
         "workspace": str(workspace.root),
         "agent": agent,
@@ -86,12 +85,9 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "discoveries": workspace.discoveries.count(),
         "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},
         "withheld": [each._asdict() for each in out.withheld],
-        "unfilled": CountedLog(workspace, agent).unfilled(),
-        "edited": [each.pattern for each in CountedLog(workspace, agent).edited()],
-        "not_taken": [
-            {"path": each.path, "line": each.line, "reason": each.reason, "text": each.text}
-            for each in LogPage(workspace, agent).left_out()
-        ],
+        "unfilled": log.unfilled(),
+        "edited": [each.pattern for each in log.edited()],
+        "not_taken": [msgspec.to_builtins(each) for each in LogPage(workspace, agent).left_out()],
         "memory": AgentMemory(workspace, agent).standing().as_json(),
         "review": {"pairs": len(compared.likely), "contradictions": len(compared.opposed)},
         "inbox": Inboxes(workspace).count()._asdict(),
@@ -101,7 +97,10 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         },
         "guards": [each._asdict() for each in starting.Guards(workspace).all()],
         "refused": len(workspace.db.refused()),
-        "quarantined": quarantined,
+        "quarantined": [
+            {"at": kept.at, "path": kept.path, "line": kept.number, "reason": kept.reason, "bytes": len(kept.raw)}
+            for kept in workspace.quarantine.all()
+        ],
         "held": len(workspace.db.future_ids()),
         "carried": len(workspace.db.carried()),
         "held_files": [
@@ -129,11 +128,7 @@ def _replicas(workspace: Workspace) -> list[dict[str, str]]:
 
 
 class _Finding(NamedTuple):
-    """Result of one check.
-
-    Attributes:
-        do: what a person can do about it; never a step that could lose something.
-    """
+    """Result of one check; ``do`` is what a person can do about it, never a step that could lose something."""
 
     check: str
     level: str
@@ -218,17 +213,13 @@ def _databases(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
         yield _Finding("state", "ok", "no database yet; it is made when it is needed")
     elif trouble := workspace.db.database.integrity_error():
         if fix:
-            _make_anew(workspace)
+            with workspace.locked():
+                workspace.db.database.delete()
         yield _trouble("state", f"{path.name} is damaged: {trouble}", fixed=fix)
     else:
         yield _Finding("state", "ok", f"{path.name} is whole")
     if trouble := Database(workspace.state.path).integrity_error():
         yield _trouble("local", f"local.db is damaged: {trouble}")
-
-
-def _make_anew(workspace: Workspace) -> None:
-    with workspace.locked():
-        workspace.db.database.delete()
 
 
 def _misplaced(workspace: Workspace) -> dict[str, str]:
@@ -342,7 +333,8 @@ def _rows(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
         yield _Finding("rows", "ok", "every row is what its lines say")
         return
     if fix:
-        _make_anew(workspace)
+        with workspace.locked():
+            workspace.db.database.delete()
     yield _trouble("rows", f"rows of {path.name} are not what their lines say: {_some(wrong)}", fixed=fix)
 
 

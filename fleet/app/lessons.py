@@ -26,8 +26,9 @@ from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace, Writer
 from fleet.text.similarity import ALIKE_MIN, near
 
-_STATES = ("candidate", "published")
-"""Values that ``state`` may be set to; a retired lesson is removed, which is no state."""
+_VALUES = {"state": ("candidate", "published"), SCOPE: (PRIVATE, "clan", "")}
+"""Values that these fields may be set to. A slip as ``Private`` would be taken for the clan's; a retired lesson is
+removed, which is no state."""
 
 _KNOWN = {alias: field.name for field in FIELDS for alias in (field.name, field.label, *field.aliases)}
 """Name in a record by a field's names. A field of a newer version can be changed where a lesson has it."""
@@ -35,7 +36,9 @@ _RESERVED = {
     "merged_into": "`fleet merge A B` sets it, `fleet unmerge A` clears it",
     "id": "an id is computed once, from the first text, and never again",
     "v": "it says which version wrote a line",
+    "agent": "it tells who logged an imported record",
 }
+_WORDS = ("text", "correct")
 _ATTRIBUTION = r"(?a)agent\.[0-9a-f]{8}"
 _NAME = r"(?a)[a-z][a-z0-9_.-]*"
 
@@ -45,7 +48,6 @@ class _LessonChange(NamedTuple):
 
     Attributes:
         others: ids of the other records merged with it, or changed with it.
-        changed: id of the record that changed.
         promoted: paths of the memories that the lesson entered by this change.
         whole: number of its occurrences in all wordings that say the same; 0: nobody compared them.
     """
@@ -63,21 +65,11 @@ class _LessonChange(NamedTuple):
 
 
 class _Edit(NamedTuple):
-    """Result of an edit.
+    """Result of an edit: the lesson, the fields that changed, and the kinds of secrets that were removed."""
 
-    Attributes:
-        fields: each field's value, and when and by whom it was set.
-        changed: the fields that changed, sorted.
-        secrets: kinds of secrets that were removed.
-        is_in_memory: the agent's memory has the text, or the right way, as it was before.
-    """
-
-    id: str
-    fields: dict[str, dict[str, Any]]
+    lesson: Pattern
     changed: list[str]
     secrets: tuple[str, ...]
-    is_private: bool
-    is_in_memory: bool
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -95,10 +87,6 @@ class _Change(NamedTuple):
         """Parse ``field=value``, screened and within the limits.
 
         A value is text; ``importance`` is a number, and ``tags`` are words between commas.
-
-        Raises:
-            UsageError: no ``field=value``, a field that is not set this way, or a value that it cannot have.
-            RefusedError: beyond a limit.
         """
         field, equals, given = assignment.partition("=")
         field = _KNOWN.get(field.strip(), field.strip())
@@ -107,7 +95,7 @@ class _Change(NamedTuple):
         _check_name(field)
         change = _tags(given) if field == "tags" else cls(field, *Text.enter(f"set {field}", given))
         change = change._replace(value=_importance(given)) if field == "importance" else change
-        _check_meaning(change)
+        _check_meaning(field, change.value)
         try:
             check_value(field, change.value)
         except BadLineError as why:
@@ -264,23 +252,18 @@ def edit(workspace: Workspace, agent: str, prefix: str, assignments: Sequence[st
                 _apply(writer, lesson, changed)
             draft.summary = f"edited {lesson.id}: {', '.join(LABELS.get(each.field, each.field) for each in changed)}"
             draft.fields = [Field(lesson.id, each.field, lesson.fields.get(each.field), each.value) for each in changed]
-    after = find(workspace, lesson.id)
-    return _Edit(
-        after.id,
-        history(after),
-        sorted({each.field for each in changed}),
-        tuple(sorted({kind for each in changes for kind in each.secrets})),
-        any((each.field, each.value) == (SCOPE, PRIVATE) for each in changes),
-        any(each.field in ("text", "correct") for each in changed)
-        and after.id in AgentMemory(workspace, agent).standing().lessons,
-    )
+    names = sorted({each.field for each in changed})
+    if {*names} & {*_WORDS} and lesson.id in AgentMemory(workspace, agent).standing().lessons:
+        workspace.warn(f"the memory has it as it was: fleet demote {lesson.id} && fleet promote {lesson.id}")
+    if any((each.field, each.value) == (SCOPE, PRIVATE) for each in changes):
+        workspace.warn("nothing more of it leaves this machine; what was sent before stays with the clan")
+    secrets = tuple(sorted({kind for each in changes for kind in each.secrets}))
+    return _Edit(find(workspace, lesson.id), names, secrets)
 
 
 def _check_name(field: str) -> None:
-    if why := _RESERVED.get(field):
+    if why := _RESERVED.get("agent" if re.fullmatch(_ATTRIBUTION, field) else field):
         raise UsageError(f"'{field}' is not edited: {why}. Nothing was changed")
-    if re.fullmatch(_ATTRIBUTION, field):
-        raise UsageError(f"'{field}' tells who logged an imported record, and is not edited. Nothing was changed")
     if len(field) > limits.NAME_CHARS_MAX or not re.fullmatch(_NAME, field):
         raise UsageError(
             f"{field[:60]!r} cannot be a field's name: up to {limits.NAME_CHARS_MAX} of a-z, 0-9, '.', '_' and '-'. "
@@ -304,16 +287,13 @@ def _importance(given: str) -> float | str:
     raise UsageError("importance is a number from 0 to 1. Nothing was changed")
 
 
-def _check_meaning(change: _Change) -> None:
-    field, value = change.field, change.value
+def _check_meaning(field: str, value: Any) -> None:
     if field == "text" and not Text(value).has_words():
         raise UsageError("a lesson needs a text with words in it; `fleet retire` takes one out. Nothing was changed")
-    if field == "state" and value not in _STATES:
-        raise UsageError(
-            f"state is {' or '.join(_STATES)}, not {value[:40]!r}; `fleet retire` takes one out. Nothing was changed"
-        )
-    if field == SCOPE and value not in (PRIVATE, "clan", ""):  # a slip, as "Private", would be taken for the clan's
-        raise UsageError(f"scope is {PRIVATE} or clan, not {value[:40]!r}. Nothing was changed")
+    if field in _VALUES and value not in _VALUES[field]:
+        known = " or ".join(filter(None, _VALUES[field]))
+        way_out = "; `fleet retire` takes one out" if field == "state" else ""
+        raise UsageError(f"{field} is {known}, not {value[:40]!r}{way_out}. Nothing was changed")
 
 
 def _apply(writer: Writer, lesson: Pattern, changes: Sequence[_Change]) -> None:
@@ -372,9 +352,6 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
     [grouped] = reflecting.current_clusters(workspace).grouped([lesson], workspace.patterns.lesson)
     others = [each for each in ids if each != lesson.id]
     return _LessonChange(lesson, others, source, promoted, grouped.lesson.count("seen"))
-
-
-_WORDS = ("text", "correct")
 
 
 def _keep_words(writer: Writer, first: Pattern, id_: str) -> list[Field]:

@@ -50,20 +50,18 @@ _TRIES_MAX = 5  # conversions of the branch, each after another machine pushed m
 
 def preview_import(workspace: Workspace) -> ImportResult:
     """Return what an import of the project's files would bring; nothing is written."""
-    return importer.ImportResult.preview(importer.files_in(workspace, [workspace.root]))
+    return ImportResult.preview(importer.files_in(workspace, [workspace.root]))
 
 
-def retired_remark(ids: list[str]) -> str:
-    """Return a remark on the lessons that stay retired, and how they come back; "" for none."""
-    if not ids:
-        return ""
-    number = counted(len(ids), "lesson")
-    were, stay = ("was", "stays") if len(ids) == 1 else ("were", "stay")
-    return (
-        f"{number} of these {were} imported before and retired since, and {stay} out: `fleet restore {ids[0]}` brings "
-        "one back; `fleet undo --list` names the run that retired them, and `fleet undo RUN` of that run brings "
-        "back all of them"
-    )
+def _report_retired(workspace: Workspace, ids: list[str]) -> None:
+    """Report the lessons that stay retired, and how they come back."""
+    if ids:
+        were, stay = ("was", "stays") if len(ids) == 1 else ("were", "stay")
+        workspace.reports.append(
+            f"{counted(len(ids), 'lesson')} of these {were} imported before and retired since, and {stay} out: "
+            f"`fleet restore {ids[0]}` brings one back; `fleet undo --list` names the run that retired them, and "
+            "`fleet undo RUN` of that run brings back all of them"
+        )
 
 
 def import_files(
@@ -79,6 +77,7 @@ def import_files(
         with Runs(workspace).recording(agent, "import") as draft:
             imported = importer.import_files(writer, files, progress)
             imported.note(draft)
+    _report_retired(workspace, imported.retired)
     return imported
 
 
@@ -200,6 +199,7 @@ def accept(workspace: Workspace, agent: str, offer: _Proposals, choice: str) -> 
         # A right way would be shared, and the table shows none: what a person was not shown stays here.
         entry = Correction(each.wrong, "", each.text, source=source, trigger=trigger)
         corrections.append((entry, each.session))
+    _report_retired(workspace, offer.retired)
     return list(zip(chosen, learning.correct_all(workspace, agent, corrections), strict=True))
 
 
@@ -254,12 +254,7 @@ def restore_backup(workspace: Workspace, source: Path) -> RestoreResult:
 
 
 class _PurgeResult(NamedTuple):
-    """Result of a purge.
-
-    Attributes:
-        why_not: the reason why the remote's newest tree still has it; "" if it has not.
-        remains: path and line of each place here that still has the texts.
-    """
+    """Result of a purge: why the remote's newest tree still has it, or ""; and path and line of each place here."""
 
     id: str
     why_not: str
@@ -314,7 +309,10 @@ def purge(
         workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
     for name in workspace.agents_here():
         starting.SessionStart(workspace, name).make()  # the cached start has the old words
-    why_not = _compact_remote(workspace, agent, yes=yes)
+    try:  # so that the remote's newest tree has nothing that marks cover
+        why_not = "" if sharing.sync(workspace, agent, yes=yes, compact=True).remote else _NO_REMOTE
+    except FleetError as why:
+        why_not = str(why)
     if not why_not:
         # Until now the fetched tree had the words, and so had the rows beside it.
         workspace.tree.forget_history()
@@ -342,16 +340,6 @@ def _purge_here(workspace: Workspace, agent: str, prefix: str) -> tuple[list[str
         return ids, [text for id_ in ids for text in Purge(workspace).lesson(writer, id_)]
 
 
-def _compact_remote(workspace: Workspace, agent: str, *, yes: bool) -> str:
-    """Compact the remote, so that its newest tree has nothing that marks cover; return why that failed, else ""."""
-    if pause := workspace.state.paused(workspace.wall()):
-        return f"sharing is paused {pause}"
-    try:
-        return "" if sharing.sync(workspace, agent, yes=yes, compact=True).remote else _NO_REMOTE
-    except FleetError as why:
-        return str(why)
-
-
 # --- upgrade --------------------------------------------------------------------------------------------------------
 
 
@@ -361,18 +349,14 @@ def upgrade(workspace: Workspace, *, yes: bool = False) -> list[str]:
     Raises:
         FleetError: a file could not be written or sent. Files that are not converted yet are unchanged: run it again.
     """
-    sentences: list[str] = []
     with workspace.lock("sync"):
         with workspace.locked():
             if (steps := converting.upgrade(workspace)) is not None:
-                sentences += steps
                 # The old page may show lessons that are private now.
                 workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
-                converting.finish(workspace, sentences)
-            else:
-                sentences.append("the files here have this version's format already")
-        sentences += _upgrade_branch(workspace, yes=yes)
-    return sentences
+                converting.finish(workspace, steps)
+        done = ["the files here have this version's format already"] if steps is None else steps
+        return [*done, *_upgrade_branch(workspace, yes=yes)]
 
 
 def _upgrade_branch(workspace: Workspace, *, yes: bool) -> list[str]:

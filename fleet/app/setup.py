@@ -46,24 +46,21 @@ def join(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ep
     Raises:
         UsageError: a name, remote or branch that cannot be one; nothing was made.
     """
-    if agent and not names.is_agent(agent):
+    if agent == names.GUEST or (agent and not names.is_agent(agent)):
         raise UsageError(
             f"{agent[:40]!r} cannot be an agent's name: 1 to 32 of a-z, 0-9, '-' and '_', first a letter or digit, "
-            "and not 'import'. Nothing was made"
+            f"and not 'import' or {names.GUEST!r}. Nothing was made"
         )
-    if agent == names.GUEST:
-        raise UsageError(f"{names.GUEST} is who logs where nobody is named: choose another name. Nothing was made")
     folder = unicodedata.normalize("NFC", home).removeprefix("./").rstrip("/")
-    settings = {"share.remote": remote, "share.branch": branch, "files.home": folder}
-    settings = {name: text for name, text in settings.items() if text}
+    given = {"share.remote": remote, "share.branch": branch, "files.home": folder}
+    settings = {name: text for name, text in given.items() if text}
     values = _checked(root, settings)
     messages: list[str] = []
     path = root / config.FILE_NAME
     root.mkdir(parents=True, exist_ok=True)
-    is_new = not path.exists()
-    if is_new and not os.access(root, os.W_OK):
-        raise DiskError(f"this user may not write in {root}: no workspace was made there")
-    if is_new:
+    if is_new := not path.exists():
+        if not os.access(root, os.W_OK):
+            raise DiskError(f"this user may not write in {root}: no workspace was made there")
         Files(root).replace(path, _with_values(config.render("", "fleet"), values).encode())
         messages.append(f"made a workspace in {root}")
         if str(root) == os.environ.get("HOME"):
@@ -85,7 +82,8 @@ def join(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ep
             "`fleet undo` takes that back"
             for name in changes
         ]
-        messages += _on_another_remote(before["share.remote"], values.get("share.remote", before["share.remote"]))
+        if before["share.remote"] and "share.remote" in changes:
+            messages.append(_on_another_remote(before["share.remote"], values["share.remote"]))
     if not (workspace.clan / FORMAT).exists():
         workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
     if ephemeral:
@@ -97,16 +95,13 @@ def join(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ep
     return _JoinResult(workspace, messages, is_new)
 
 
-def _on_another_remote(before: str, after: str) -> list[str]:
-    """Return what another remote in place of one that was named means for what is here, as messages."""
-    if not before or before == after:
-        return []
+def _on_another_remote(before: str, after: str) -> str:
+    """Return what another remote means for what is here."""
     old, new = Address(before).redacted, Address(after).redacted
-    message = (
+    return (
         f"the next `fleet sync` sends {new} all that is here, what came from {old} too; and what comes from {new} "
         "stays here, also after an undo. Begin in a new folder if it should not"
     )
-    return [message]
 
 
 def likely_typos(root: Path, remote: str, branch: str) -> dict[str, str]:

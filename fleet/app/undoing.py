@@ -7,8 +7,8 @@ gets a line more, which says that the run was undone. The undo is a run itself, 
 The id of the run is stored before anything is changed, so the next command finishes an undo that a crash cut short.
 """
 
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -121,8 +121,8 @@ def undo(workspace: Workspace, run_id: str | None = None) -> Undone:
                 "`fleet discover` logs it anew in other words, and `fleet undo RUN` takes an earlier run of "
                 "`fleet undo --list` back"
             )
-        _note_pending(workspace, run.id)
-        return _undo(workspace, run)
+        with _pending_until_done(workspace, run.id):
+            return _Undoing(workspace, run).carry_out()
 
 
 def finish(workspace: Workspace) -> None:
@@ -137,27 +137,24 @@ def _pending(workspace: Workspace) -> str:
     return workspace.state.get(workspace.state.here(_PENDING))
 
 
-def _note_pending(workspace: Workspace, run_id: str) -> None:
-    workspace.state.put(**{workspace.state.here(_PENDING): run_id})
+@contextmanager
+def _pending_until_done(workspace: Workspace, run_id: str) -> Iterator[None]:
+    """Note whose undo begins, until it is done or turns out to be impossible; each step of it can be repeated."""
+    key = workspace.state.here(_PENDING)
+    workspace.state.put(**{key: run_id})
+    try:
+        yield
+    except NoError:
+        workspace.state.put(**{key: ""})
+        raise
+    workspace.state.put(**{key: ""})
 
 
 def _finish_pending(workspace: Workspace) -> None:
     if pending := _pending(workspace):
         Runs(workspace).recover()
-        with suppress(NoError):
-            _undo(workspace, Runs(workspace).find(pending))
-        _note_pending(workspace, "")
-
-
-def _undo(workspace: Workspace, run: Run) -> Undone:
-    """Undo a run. Each step is idempotent: a crash may have come after it."""
-    try:
-        outcome = _Undoing(workspace, run).carry_out()
-    except NoError:
-        _note_pending(workspace, "")
-        raise
-    _note_pending(workspace, "")
-    return outcome
+        with suppress(NoError), _pending_until_done(workspace, pending):
+            _Undoing(workspace, Runs(workspace).find(pending)).carry_out()
 
 
 class _Undoing:

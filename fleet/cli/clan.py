@@ -1,6 +1,5 @@
 """Commands about sharing: sync, whole editions and their page, a pause, and leaving a clan."""
 
-import sys
 from itertools import chain
 from typing import Annotated
 
@@ -11,7 +10,6 @@ from fleet.app import pages, sharing
 from fleet.app.sharing import ConsentNeededError, SyncResult
 from fleet.cli import output
 from fleet.cli.output import EXIT_REFUSED, echo, flag, note
-from fleet.model.errors import UsageError
 from fleet.share.outgoing import Outgoing
 from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace
@@ -34,8 +32,7 @@ def _sync(
             return
         if _is_paused(workspace, "synced"):
             return
-        with output.progress("Syncing"):
-            synced = _synced(workspace, who, yes=yes)
+        synced = _synced(workspace, who, yes=yes)
         output.show(msgspec.to_builtins(synced), [*_synced_rows(synced), *synced.review])
         _note_synced(synced)
         if synced.is_partial or not workspace.config.is_read:
@@ -45,15 +42,12 @@ def _sync(
 def _synced(workspace: Workspace, agent: str, *, yes: bool, compact: bool = False) -> SyncResult:
     """Sync; where nobody has agreed to the remote yet, ask a person and do it again."""
     try:
-        return sharing.sync(workspace, agent, yes=yes, compact=compact)
+        with output.progress("Syncing"):
+            return sharing.sync(workspace, agent, yes=yes, compact=compact)
     except ConsentNeededError as needed:
-        if not sys.stdin.isatty() or output.chosen.owes_json:
+        if not output.is_agreed(f"Share this clan's lessons with {needed.shown} ({needed.origin})?"):
             raise
-        try:
-            output.confirm(f"Share this clan's lessons with {needed.shown} ({needed.origin})?", yes=False)
-        except UsageError as no:
-            raise UsageError("nothing was sent. Name another remote with `fleet init --remote URL`") from no
-        return sharing.sync(workspace, agent, yes=True, compact=compact)
+    return _synced(workspace, agent, yes=True, compact=compact)
 
 
 def _is_paused(workspace: Workspace, verb: str) -> bool:
@@ -122,8 +116,7 @@ def _compact(yes: output.Confirmed = False) -> None:
     with output.acting() as (workspace, who):
         if _is_paused(workspace, "compacted"):
             return
-        with output.progress("Compacting"):
-            synced = _synced(workspace, who, yes=yes, compact=True)
+        synced = _synced(workspace, who, yes=yes, compact=True)
         text = "wrote a new edition" if synced.edition else "the edition is whole already"
         if not synced.remote:
             text += "\nthe shards stay as they are: no remote is named that would hold what they say"

@@ -4,6 +4,7 @@ import functools
 import importlib
 import itertools
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -15,17 +16,7 @@ import typer
 from typer.core import TyperGroup, TyperOption
 
 from crdt import clock
-from fleet.cli.output import (
-    COMPLETE,
-    COMPLETING,
-    EXIT_REFUSED,
-    WIDTH_MAX,
-    chosen,
-    commands,
-    echo_json,
-    note,
-    painted,
-)
+from fleet.cli.output import COMPLETE, COMPLETING, EXIT_REFUSED, WIDTH_MAX, chosen, commands, echo_json, note, painted
 from fleet.model.errors import DiskError, FleetError, UsageError
 from fleet.store.workspace import World
 
@@ -34,122 +25,64 @@ _EXIT_UNAVAILABLE = 5
 ALL = "fleet.all"
 """The key in a context's ``meta`` for a group whose commands are asked for, or "all"; else the first screen is."""
 
-_TABLE = {
-    "every day": {
-        "corrections": "correct learn discover",
-        "journal": "search",
-        "lessons": "patterns show gossip",
-        "dashboard": "start",
-        "inbox": "inbox review undo",
-    },
-    "learn": {
-        "lessons": "edit retire restore merge unmerge feedback guard stats",
-        "journal": "mutate journal handover observe",
-    },
-    "share": {
-        "clan": "sync pause resume leave",
-        "live": "who live",
-        "inbox": "block unblock",
-        "upkeep": "purge",
-    },
-    "memory": {
-        "lessons": "promote demote",
-        "reflection": "reflect done tidy sleep consolidate migrate records",
-    },
-    "upkeep": {
-        "upkeep": "status doctor export backup restore-backup upgrade",
-        "clan": "compact render-patterns",
-        "serve": "poll sidecar",
-    },
-    "setup": {
-        "setup": "init install uninstall config completion hook",
-        "upkeep": "import",
-        "help": "help",
-    },
-}
-"""Group to modules of this folder, each with its commands, in the order of ``fleet help all``."""
-GROUPS = {group: " ".join(modules.values()).split() for group, modules in _TABLE.items()}
-MODULES = {name: module for modules in _TABLE.values() for module, names in modules.items() for name in names.split()}
-FIRST = (
-    *("correct", "discover", "search", "patterns", "show", "inbox", "undo"),
-    *("promote", "sync", "status", "init", "install"),
-)
+_DATA = Path(__file__).with_name("data")
+
+
+def _read_table() -> tuple[dict[str, list[str]], dict[str, str], dict[str, dict[str, str]]]:
+    """Return names by group, modules by name, and by name, those within a group too, what holds (``commands.txt``)."""
+    groups, modules, traits = dict[str, list[str]](), dict[str, str](), dict[str, dict[str, str]]()
+    for line in _DATA.joinpath("commands.txt").read_text("utf-8").splitlines():
+        if line.startswith("["):
+            names = groups[line.strip("[]")] = []
+        elif line and not line.startswith("#"):
+            name, module, *rest = re.split(" {2,}", line)
+            traits[name] = dict(each.partition(":")[::2] for each in " ".join(rest).split())
+            if " " not in name:
+                names.append(name)
+                modules[name] = module
+    return groups, modules, traits
+
+
+GROUPS, MODULES, _TRAITS = _read_table()
+FIRST = [name for name, traits in _TRAITS.items() if "first" in traits]
 """The commands of the first screen, ``fleet --help``."""
-
-_ANYWHERE = ("help", "completion", "hook")
-"""Commands that need no workspace."""
-_WITHOUT_JSON = (*_ANYWHERE, "live", "live serve", "sidecar")
-_WITHOUT_AGENT = (
-    *("search", "patterns", "show", "gossip", "guard", "stats", "undo", "unblock", "pause", "resume", "leave", "live"),
-    *("export", "doctor", "backup", "restore-backup", "upgrade", "render-patterns", "install", "uninstall", "config"),
-    *_ANYWHERE,
-)
-_OF_A_SESSION = (
-    *("correct", "learn", "discover", "start", "feedback", "mutate", "journal", "handover", "observe"),
-    *("reflect", "done", "consolidate"),
-)
-
-_ALWAYS = (
-    *("feedback", "mutate", "journal", "observe", "pause", "resume", "leave", "block", "unblock", "purge"),
-    *("reflect", "done", "tidy", "sleep", "consolidate", "migrate", "upgrade", "restore-backup"),
-    *("install", "uninstall", "sidecar install", "sidecar uninstall", "live join", "live leave"),
-)
-LEFT_TO_STAND: dict[str, Mapping[str, str]] = {
-    **{name: {} for name in _ALWAYS},
-    "learn": {"dismiss": "--dismiss"},
-    "who": {"on": "--on"},
-    "init": {"author": "--author", "host": "--install"},
+LEFT_TO_STAND = {
+    name: dict(option.split("=") for option in traits["no-run"].split(",") if option)
+    for name, traits in _TRAITS.items()
+    if "no-run" in traits
 }
 """Commands that change something here and leave no run that a bare ``fleet undo`` takes back; of some only with an
-option, by its parameter. What only carries, renders or saves what is known (sync, compact, backup) is none of them."""
+option, by its parameter."""
 _ONLY_SHOW = ("dry_run", "check", "listed", "proposed", "plugin_dir")
 """Parameters with which a command changes nothing."""
 
 
-def _choose(ctx: Any, option: Any, value: str) -> None:
+def _choose(ctx: Any, option: Any, value: Any) -> None:
     """Note the value of an option; where a command has none, that of the same option before the command stays."""
     setattr(chosen, option.name, value or (getattr(chosen, option.name) if ctx.parent else ""))
 
 
-def _choose_json(_: object, __: object, value: bool) -> None:
-    chosen.as_json = value
-
-
-def _common(name: str, flag: str, metavar: str, text: str, *, is_eager: bool = False, **more: Any) -> TyperOption:
-    """Return an option that all commands have and that has a value."""
-    return TyperOption(
-        param_decls=[name, flag],
-        type=str,
-        metavar=metavar,
-        help=text,
-        callback=_choose,
-        expose_value=False,
-        is_eager=is_eager,
-        **more,
-    )
+def _common(name: str, flag: str, text: str, **more: Any) -> TyperOption:
+    """Return an option that all commands have."""
+    return TyperOption(param_decls=[name, flag], help=text, callback=_choose, expose_value=False, **more)
 
 
 _AGENT = _common(
-    *("agent", "--agent", "NAME", "Agent to act as; else FLEET_AGENT, else the stored default."),
-    autocompletion=lambda ctx, _, incomplete: COMPLETE["agent"](ctx, incomplete),
+    *("agent", "--agent", "Agent to act as; else FLEET_AGENT, else the stored default."),
+    metavar="NAME",
+    autocompletion=lambda _, __, incomplete: COMPLETE["agent"](incomplete),
 )
-_SESSION = _common("session", "--session", "ID", "The host's session; else FLEET_SESSION.")
+_SESSION = _common("session", "--session", "The host's session; else FLEET_SESSION.", metavar="ID")
 _DIRECTORY = _common(
-    "directory", "--dir", "DIR", "Workspace; else FLEET_DIR, else the nearest fleet.toml upward.", is_eager=True
+    *("directory", "--dir", "Workspace; else FLEET_DIR, else the nearest fleet.toml upward."),
+    metavar="DIR",
+    is_eager=True,
 )
-_JSON = TyperOption(
-    param_decls=["--json"],
-    is_flag=True,
-    default=False,
-    help="One JSON document instead of text.",
-    callback=_choose_json,
-    expose_value=False,
-)
+_JSON = _common("as_json", "--json", "One JSON document instead of text.", is_flag=True, default=False)
 
 _SENTENCE_CHARS_MAX = 300
 _MESSAGE_CHARS_MAX = 1_000
 """Limit of an error's message, which may repeat an argument: more than half a dozen of the longest sentences."""
-_EXAMPLES = Path(__file__).with_name("data") / "examples.txt"
 
 
 class _Commands(TyperGroup):
@@ -215,12 +148,12 @@ def _converted(name: str) -> Any:
 
 def _complete(command: Any, name: str) -> None:
     """Give a command its examples, the options that nearly all commands have, and its note for undo."""
-    command.epilog = _epilog(name)
+    command.epilog, traits = _epilog(name), _TRAITS.get(name, {})
     for option, is_taken in (
-        (_SESSION, name in _OF_A_SESSION),
-        (_AGENT, name.partition(" ")[0] not in _WITHOUT_AGENT),
-        (_JSON, name not in _WITHOUT_JSON),
-        (_DIRECTORY, name not in _ANYWHERE),
+        (_SESSION, "session" in traits),
+        (_AGENT, "no-agent" not in traits),
+        (_JSON, "no-json" not in traits),
+        (_DIRECTORY, "no-dir" not in traits),
     ):
         if is_taken and option not in command.params:
             command.params.append(option)
@@ -234,18 +167,18 @@ def _noting(act: Callable[..., Any], name: str) -> Callable[..., Any]:
     @functools.wraps(act)
     def act_and_note(**arguments: Any) -> None:
         command, began = _change_by(name, arguments), clock.nearest(World().wall_ms())
+        has_changed = False
         try:
-            has_changed = act(**arguments)
+            has_changed = act(**arguments) is not False
         except typer.Exit as left:
-            if left.exit_code in (0, EXIT_REFUSED, _EXIT_UNAVAILABLE):  # in part
-                chosen.note_given(command, began)
+            has_changed = left.exit_code in (0, EXIT_REFUSED, _EXIT_UNAVAILABLE)  # in part
             raise
         except DiskError:
-            if chosen.has_written:
-                chosen.note_given(command, began)
+            has_changed = chosen.has_written
             raise
-        if has_changed is not False:
-            chosen.note_given(command, began)
+        finally:
+            if command and has_changed:
+                chosen.note_given(command, began)
 
     return act_and_note
 
@@ -263,7 +196,7 @@ def _change_by(name: str, arguments: Mapping[str, Any]) -> str:
 def _epilog(name: str) -> str:
     """Return what stands below the help of a command: its examples."""
     prefix = ["fleet", *name.split()]
-    rows = _EXAMPLES.read_text("utf-8").splitlines()
+    rows = _DATA.joinpath("examples.txt").read_text("utf-8").splitlines()
     examples = [f"  {row}" for row in rows if row.split()[: len(prefix)] == prefix]
     return "\n".join(["\b", "Example:" if len(examples) == 1 else "Examples:", *examples]) if examples else ""
 
@@ -276,30 +209,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH_MAX},
-    help="Every correction one agent gets becomes knowledge for all of them.",
     epilog="Exit codes: 0 ok, 1 no, 2 usage, 3 refused or quarantined, 4 busy, 5 remote unavailable, 6 other error, "
     "130 interrupted.",
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        chosen.put(_module("help").version())
-        raise typer.Exit
-
-
 @app.callback()
 def _before(
     ctx: typer.Context,
-    version: Annotated[  # noqa: ARG001 - read by its callback
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Without a command: what `fleet` alone shows, as JSON.")
     ] = False,
 ) -> None:
     """Every correction one agent gets becomes knowledge for all of them."""
     chosen.as_json = as_json
+    if version:
+        chosen.put(_module("help").version())
+        raise typer.Exit
     if ctx.invoked_subcommand is None:
         _module("dashboard").show()
     elif as_json:

@@ -23,8 +23,6 @@ from fleet.text.similarity import Near
 if TYPE_CHECKING:
     from fleet.learn.signals import Waiting
 
-_Type = Annotated[str, option("--type", "TYPE", "discovery, gotcha, tip or workaround.", autocompletion=lambda: TYPES)]
-_Confidence = Annotated[str, option("--confidence", "LEVEL", "low, medium or high.")]
 _AS_GUEST = (
     f"nobody is named here, so this is logged as {names.GUEST}'s: it stays on this machine, and counts and is shown "
     "once `fleet init --agent NAME` names an agent, who takes it over"
@@ -42,14 +40,11 @@ _ASK_FOR_MORE = (
 app = output.commands()
 
 Pattern = Annotated[str, option("--pattern", "TEXT", "The lesson, worded so that it helps elsewhere.")]
-Right = Annotated[str, option("--right", "TEXT", "The correct approach.")]
-Same = Annotated[str, option("--same", "ID", "Count it as this lesson.", autocompletion=output.COMPLETE["lesson"])]
+Same = Annotated[str, option("--same", "ID", "Count it as this lesson.", "lesson")]
 Trigger = Annotated[
     str, option("--trigger", "STEP", "The step before which it is shown: 'Bash:git push*', 'Edit:*.sql'.")
 ]
-Tag = Annotated[
-    list[str] | None, option("--tag", "TEXT", "A tag; may be repeated.", autocompletion=output.COMPLETE["tag"])
-]
+Tag = Annotated[list[str] | None, option("--tag", "TEXT", "A tag; may be repeated.", "tag")]
 
 
 @app.command("correct", context_settings={"allow_extra_args": True})
@@ -62,10 +57,7 @@ def _correct(
     source: Annotated[str, option("--source", "TEXT", "Who or what corrected you: a person, a build, yourself.")] = "",
     corrected_by: Annotated[str, option("--from", "AGENT", "The agent that corrected you.")] = "",
     same: Same = "",
-    category: Annotated[
-        str,
-        option("--category", "TEXT", "Its subject, in one or two words.", autocompletion=output.COMPLETE["category"]),
-    ] = "",
+    category: Annotated[str, option("--category", "TEXT", "Its subject, in one or two words.", "category")] = "",
     tag: Tag = None,
     trigger: Trigger = "",
 ) -> None:
@@ -93,8 +85,8 @@ def _discover(
     problem: Annotated[str, option("--problem", "TEXT", "What was found.")],
     solution: Annotated[str, option("--solution", "TEXT", "What to do about it.")],
     context: Annotated[str, option("--context", "TEXT", "Where it holds.")] = "",
-    type_: _Type = "discovery",
-    confidence: _Confidence = "medium",
+    type_: Annotated[str, option("--type", "TYPE", "discovery, gotcha, tip or workaround.", TYPES)] = "discovery",
+    confidence: Annotated[str, option("--confidence", "LEVEL", "low, medium or high.")] = "medium",
     minutes: Annotated[int | None, option("--minutes", "INTEGER", "What it cost; a workaround needs over 15.")] = None,
     tag: Tag = None,
 ) -> None:
@@ -116,11 +108,11 @@ def _learn(
         argument(
             "[ID]",
             "A correction's id, c-...; a unique beginning is enough.",
-            autocompletion=output.completing(lambda workspace, _: _unstated(workspace)),
+            output.completing(lambda workspace, _: _unstated(workspace)),
         ),
     ] = "",
     pattern: Pattern = "",
-    right: Right = "",
+    right: Annotated[str, option("--right", "TEXT", "The correct approach.")] = "",
     trigger: Trigger = "",
     same: Same = "",
     waiting: Annotated[bool, flag("--waiting", "List what waits for its lesson.")] = False,

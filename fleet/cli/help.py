@@ -32,7 +32,7 @@ def _help(
         argument(
             "[COMMAND|TOPIC|all]",
             "A command, a group of them, a page of the documentation, or all commands.",
-            autocompletion=lambda: ["all", *MODULES, *GROUPS, *topics()],
+            lambda: ["all", *MODULES, *GROUPS, *topics()],
         ),
     ] = None,
 ) -> None:

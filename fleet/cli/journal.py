@@ -34,12 +34,10 @@ def _search(
             "--kind",
             "KIND",
             "Only pattern, discovery, correction or journal. May be repeated.",
-            autocompletion=lambda: ["pattern", "discovery", "correction", "journal"],
+            ("pattern", "discovery", "correction", "journal"),
         ),
     ] = None,
-    by: Annotated[
-        str, option("--agent", "NAME", "Only what this agent wrote.", autocompletion=output.COMPLETE["agent"])
-    ] = "",
+    by: Annotated[str, option("--agent", "NAME", "Only what this agent wrote.", "agent")] = "",
     since: Annotated[str, option("--since", "DATE", "Only entries of this day or later; 3d: of the last three.")] = "",
     everything: Annotated[bool, flag("--all", "Retired lessons too.")] = False,
     of_a_list: Annotated[str | None, typer.Option("--category", "--tag", "--type", hidden=True)] = None,
@@ -52,10 +50,10 @@ def _search(
         )
     query = " ".join(words)
     with output.opened() as workspace:
+        agent = ""
+        with suppress(DiskError):  # a search is noted with its agent where the disk can be read
+            agent = output.agent_in(workspace, or_guest=True)
         with output.progress("Searching"):
-            agent = ""
-            with suppress(DiskError):  # a search is noted with its agent where the disk can be read
-                agent = output.agent_in(workspace, or_guest=True)
             answer = searching.search(
                 workspace,
                 query,
@@ -89,7 +87,7 @@ def _show_hits(answer: Answer, query: str, count: int) -> None:
 
 @app.command("mutate")
 def _mutate(
-    code: Annotated[str, argument("CODE", "M1 to M8, or a name; --list shows them.", autocompletion=_CODES)] = "",
+    code: Annotated[str, argument("CODE", "M1 to M8, or a name; --list shows them.", _CODES)] = "",
     failed: Annotated[str, option("--failed", "T", "What did not work.")] = "",
     switch: Annotated[str, option("--switch", "T", "What you do instead.")] = "",
     why: Annotated[str, option("--why", "T", "Why that should work.")] = "",
@@ -190,9 +188,7 @@ def _observe(
     kind: Annotated[
         str,
         argument(
-            "KIND",
-            "commit, fix, reuse, dead-end or workaround.",
-            autocompletion=lambda: ["commit", "fix", "reuse", "dead-end", "workaround"],
+            "KIND", "commit, fix, reuse, dead-end or workaround.", ("commit", "fix", "reuse", "dead-end", "workaround")
         ),
     ],
     text: Annotated[list[str], argument("TEXT...", "What happened, in one line.")],

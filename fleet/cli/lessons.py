@@ -1,6 +1,5 @@
 """Commands about lessons and memories: read them, change them, rate them, and show whether they help."""
 
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
@@ -11,7 +10,7 @@ import typer
 from crdt import clock
 from fleet.app import finding, lessons, reflecting, reviewing, starting
 from fleet.cli import output
-from fleet.cli.output import COMPLETE, argument, flag, option
+from fleet.cli.output import argument, flag, option
 from fleet.model.discovery import TYPES
 from fleet.model.errors import FleetError, UsageError
 from fleet.model.names import FIELDS, LABELS
@@ -24,17 +23,13 @@ from fleet.text.screening import counted, one_line, readable
 _LISTED = 100
 """Lessons that ``fleet patterns`` lists on a terminal without ``-n``; into a pipe it lists all of them."""
 
-_WIDTH_PIPED = 100
+_STATS_WIDTH = 100
 _A_LESSON = "A lesson's id; a unique beginning is enough."
 _UNKNOWN = "at an unknown time"
 
-_Lesson = Annotated[str, argument("ID", _A_LESSON, autocompletion=COMPLETE["lesson"])]
-_Category = Annotated[
-    str, option("--category", "NAME", "Only those of this category.", autocompletion=COMPLETE["category"])
-]
-_Type = Annotated[str, option("--type", "TYPE", "Only those of this type.", autocompletion=lambda: TYPES)]
-_Tag = Annotated[str, option("--tag", "WORD", "Only those with this tag.", autocompletion=COMPLETE["tag"])]
-_By = Annotated[str, option("--agent", "NAME", "Only those that this agent logged.", autocompletion=COMPLETE["agent"])]
+_Lesson = Annotated[str, argument("ID", _A_LESSON, "lesson")]
+_Tag = Annotated[str, option("--tag", "WORD", "Only those with this tag.", "tag")]
+_By = Annotated[str, option("--agent", "NAME", "Only those that this agent logged.", "agent")]
 _Since = Annotated[str, option("--since", "DATE", "Only those seen since that day; 3d: since three days ago.")]
 
 app = output.commands()
@@ -46,7 +41,7 @@ app = output.commands()
 @app.command("gossip")
 def _gossip(
     count: Annotated[int, typer.Option("-n", "--count", min=1, max=10**9, help="The most to show.")] = 20,
-    type_: _Type = "",
+    type_: Annotated[str, option("--type", "TYPE", "Only those of this type.", TYPES)] = "",
     tag: _Tag = "",
     by: _By = "",
     since: _Since = "",
@@ -69,7 +64,7 @@ def _patterns(
     count: Annotated[
         int | None, typer.Option("-n", "--count", min=1, max=10**9, help=f"The most to list; on a terminal {_LISTED}.")
     ] = None,
-    category: _Category = "",
+    category: Annotated[str, option("--category", "NAME", "Only those of this category.", "category")] = "",
     tag: _Tag = "",
     by: _By = "",
     since: _Since = "",
@@ -141,12 +136,7 @@ def _row(lesson: Pattern, into: str) -> output.Row:
 @app.command("show")
 def _show(
     pattern: Annotated[
-        str,
-        argument(
-            "ID",
-            "The id of a lesson, discovery or correction; a unique beginning is enough.",
-            autocompletion=COMPLETE["id"],
-        ),
+        str, argument("ID", "The id of a lesson, discovery or correction; a unique beginning is enough.", "id")
     ],
 ) -> None:
     """Show everything about one lesson, one discovery (d-...), or one logged correction (c-...)."""
@@ -234,9 +224,7 @@ def _when(lesson: Pattern, stamp: str) -> str:
 
 @app.command("retire")
 def _retire(
-    ids: Annotated[
-        list[str], argument("ID...", "Ids of lessons; unique beginnings are enough.", autocompletion=COMPLETE["id"])
-    ],
+    ids: Annotated[list[str], argument("ID...", "Ids of lessons; unique beginnings are enough.", "id")],
     yes: output.Yes = False,
 ) -> None:
     """Retire lessons. Confirmations that this machine has not seen survive it; `fleet restore` undoes it.
@@ -277,7 +265,7 @@ def _retire_one(workspace: Workspace, who: str, id_: str, *, yes: bool) -> tuple
 
 @app.command("restore")
 def _restore(
-    pattern: Annotated[str, argument("[ID]", _A_LESSON, autocompletion=COMPLETE["retired"])] = "",
+    pattern: Annotated[str, argument("[ID]", _A_LESSON, "retired")] = "",
     everything: Annotated[bool, flag("--all", "All that one writer removed; with --removed-by.")] = False,
     removed_by: Annotated[str, option("--removed-by", "AGENT|REPLICA", "Whose removes are taken back.")] = "",
     since: Annotated[str, option("--since", "TIME", "Only those that the branch did not hold then: 2026-11-20.")] = "",
@@ -318,12 +306,9 @@ def _edit(
         edited = lessons.edit(workspace, output.agent_in(workspace), pattern, assignments)
         names = ", ".join(LABELS.get(each, each) for each in edited.changed)
         text = f"edited: {names}" if names else "says that already; nothing was changed"
-        output.show({"id": edited.id, "fields": edited.fields}, f"{edited.id} {text}")
+        id_ = edited.lesson.id
+        output.show({"id": id_, "fields": lessons.history(edited.lesson)}, f"{id_} {text}")
         output.note_secrets(edited.secrets)
-        if edited.is_in_memory:
-            output.note(f"the memory has it as it was: fleet demote {edited.id} && fleet promote {edited.id}")
-        if edited.is_private:
-            output.note("nothing more of it leaves this machine; what was sent before stays with the clan")
 
 
 def _show_history(lesson: Pattern) -> None:
@@ -337,10 +322,8 @@ def _show_history(lesson: Pattern) -> None:
 
 @app.command("merge")
 def _merge(
-    one: Annotated[str, argument("A", _A_LESSON, autocompletion=COMPLETE["lesson"])],
-    other: Annotated[
-        str, argument("B", "The id of the same lesson in other words.", autocompletion=COMPLETE["lesson"])
-    ],
+    one: Annotated[str, argument("A", _A_LESSON, "lesson")],
+    other: Annotated[str, argument("B", "The id of the same lesson in other words.", "lesson")],
     force: Annotated[bool, flag("--force", "Merge even if the two texts seem to differ in meaning.")] = False,
 ) -> None:
     """Make two patterns one lesson. Both records are kept, counts add up, `fleet unmerge` undoes it."""
@@ -360,9 +343,8 @@ def _unmerge(pattern: _Lesson) -> None:
     """Undo a merge. Either of the two ids will do."""
     with output.acting() as (workspace, who):
         record = lessons.unmerge(workspace, who, pattern)
-        stays = f"; still merged with {', '.join(record.others)}" if record.others else ""
         seen = counted(record.pattern.count("seen"), "time")
-        text = f"{record.changed} is a lesson of its own again{stays}, seen {seen}: {record.pattern.text}"
+        text = f"{record.changed} is a lesson of its own again, seen {seen}: {record.pattern.text}"
         output.show(record.as_json(), text)
 
 
@@ -388,9 +370,7 @@ def _feedback(
 
 @app.command("guard")
 def _guard(
-    pattern: Annotated[
-        str, argument("[ID]", "A lesson's id; none: list the guards.", autocompletion=COMPLETE["lesson"])
-    ] = "",
+    pattern: Annotated[str, argument("[ID]", "A lesson's id; none: list the guards.", "lesson")] = "",
     decision: Annotated[str, argument("ask|deny|off", "The decision at its step from now on.")] = "",
     until: Annotated[str, option("--until", "DATE", "The last day of the guard, YYYY-MM-DD.")] = "",
 ) -> None:
@@ -414,9 +394,7 @@ def _guard(
 
 
 @app.command("promote")
-def _promote(
-    pattern: _Lesson,
-) -> None:
+def _promote(pattern: _Lesson) -> None:
     """Take a lesson into an agent's memory, which it reads at the start of every session."""
     with output.acting() as (workspace, who):
         promoted, memory = reflecting.promote(workspace, who, pattern)
@@ -445,9 +423,6 @@ def _stats() -> None:
     with output.opened() as workspace:
         totals, (decided, days) = reflecting.stats(workspace), reflecting.decisions(workspace)
         whose = ", ".join(workspace.agents_here()) or "none yet"
-        # A pipe has one width everywhere.
-        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_PIPED
-        rows = [f"Agents here: {whose}\n"]
-        rows += [totals.render(min(columns, output.WIDTH_MAX), readable)]
+        rows = [f"Agents here: {whose}\n", totals.render(_STATS_WIDTH, readable)]
         rows += [f"\nInbox: {counted(decided, 'decision')}, each after {days:g} days in the median"] if decided else []
         output.show(totals.as_json() | {"decisions": {"number": decided, "median_days": days}}, rows)

@@ -50,7 +50,9 @@ EXIT_REFUSED = 3
 
 Offer = tuple[str, str]
 """A word, and what stands beside it in shells that show that."""
-Complete = Callable[[typer.Context, str], list[Offer]]
+Complete = Callable[[str], list[Offer]]
+_Offers = str | Iterable[str] | Callable[..., Iterable[str] | list[Offer]]
+"""What completes a value: a key of ``COMPLETE``, the words themselves, or a function that returns them."""
 
 _OFFERED_MAX = 100
 # A shell's completion script evaluates what it is offered, and a peer may have written it. zsh expands `$(...)` between
@@ -62,7 +64,7 @@ _PLAIN_TEXT = str.maketrans("'\"[]", "’”()", "\\$`")
 def completing(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
     """Return what a shell's completion calls: it never fails or prints, and gives the shell nothing to run."""
 
-    def complete(ctx: typer.Context, incomplete: str) -> list[Offer]:  # noqa: ARG001 - what typer calls
+    def complete(incomplete: str) -> list[Offer]:
         try:
             with opened() as workspace:
                 offers = [offer for offer in ask(workspace, incomplete) if offer[0].startswith(incomplete)]
@@ -92,30 +94,21 @@ def _offer_ids(workspace: Workspace, beginning: str) -> Iterable[Offer]:
     return [*_offer_lessons(workspace, beginning), *((each.id, each.problem) for each in entries)]
 
 
-def _offer_agents(workspace: Workspace, _: str) -> Iterable[Offer]:
-    agents = {*workspace.agents_here(), *map(names.agent_of, workspace.db.newest_by())}
-    return [(each, "") for each in sorted(agents)]
-
-
 def _offer_tags(workspace: Workspace, _: str) -> Iterable[Offer]:
-    tags = {tag for each in workspace.patterns.best("sight", _OFFERED_MAX) for tag in each.tags}
-    tags.update(tag for each in workspace.discoveries.newest(_OFFERED_MAX) for tag in each.tags)
-    return [(each, "") for each in sorted(tags)]
+    tags = [tag for each in workspace.patterns.best("sight", _OFFERED_MAX) for tag in each.tags]
+    return _sorted(*tags, *(tag for each in workspace.discoveries.newest(_OFFERED_MAX) for tag in each.tags))
+
+
+def _sorted(*words: str) -> list[Offer]:
+    return [(each, "") for each in sorted({*words} - {""})]
 
 
 COMPLETE = {
     "lesson": completing(_offer_lessons),
-    "retired": completing(
-        lambda workspace, _: [(each.id, each.text) for each in workspace.patterns.retired(_OFFERED_MAX)]
-    ),
+    "retired": completing(lambda on, _: [(each.id, each.text) for each in on.patterns.retired(_OFFERED_MAX)]),
     "id": completing(_offer_ids),
-    "agent": completing(_offer_agents),
-    "category": completing(
-        lambda workspace, _: [
-            (each, "")
-            for each in sorted({each.category for each in workspace.patterns.best("sight", _OFFERED_MAX)} - {""})
-        ]
-    ),
+    "agent": completing(lambda on, _: _sorted(*on.agents_here(), *map(names.agent_of, on.db.newest_by()))),
+    "category": completing(lambda on, _: _sorted(*(each.category for each in on.patterns.best("sight", _OFFERED_MAX)))),
     "tag": completing(_offer_tags),
 }
 """Completions of arguments and of the values of options, by what these are."""
@@ -124,9 +117,9 @@ COMPLETE = {
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
-def option(name: str, metavar: str, what: str, **more: Any) -> Any:
+def option(name: str, metavar: str, what: str, offers: _Offers = (), **more: Any) -> Any:
     """Return an option of a command that takes a value; ``more``: as typer has it."""
-    return typer.Option(name, metavar=metavar, help=what, **more)
+    return typer.Option(name, metavar=metavar, help=what, **_completion(offers), **more)
 
 
 def flag(*names_and_what: str) -> Any:
@@ -135,9 +128,17 @@ def flag(*names_and_what: str) -> Any:
     return typer.Option(*names, help=what)
 
 
-def argument(metavar: str, what: str, **more: Any) -> Any:
+def argument(metavar: str, what: str, offers: _Offers = (), **more: Any) -> Any:
     """Return an argument of a command; ``more``: as typer has it."""
-    return typer.Argument(metavar=metavar, help=what, **more)
+    return typer.Argument(metavar=metavar, help=what, **_completion(offers), **more)
+
+
+def _completion(offers: _Offers) -> dict[str, Any]:
+    if isinstance(offers, str):
+        return {"autocompletion": COMPLETE[offers]}
+    if callable(offers):
+        return {"autocompletion": offers}
+    return {"autocompletion": lambda: [*offers]} if offers else {}
 
 
 DryRun = Annotated[bool, flag("--dry-run", "Show what would change; change nothing.")]
@@ -165,8 +166,6 @@ class _Chosen(msgspec.Struct):
     """The command changed something here."""
     has_written: bool = False
     """The command wrote something durable, which may be a part of what it was to do."""
-    bar: Any = None
-    """The bar of ``progress`` while it is drawn: it would paint over a question."""
     unwritten: str = ""
     """Why the answer cannot be written, as on a full disk; the command goes on to its end all the same."""
 
@@ -218,11 +217,10 @@ class _Chosen(msgspec.Struct):
     def note_given(self, command: str, began: str) -> None:
         """Note a command of a person or an agent that leaves no run, so that ``fleet undo`` takes no other one for it.
 
-        ``command``: "" for none. What a schedule gives (``FLEET_SCHEDULED=1``) is none either.
-        ``began``: when, as a stamp.
+        What a schedule gives (``FLEET_SCHEDULED=1``) is none. ``began``: when, as a stamp.
         """
-        self.has_changed |= bool(command)
-        if not command or os.environ.get("FLEET_SCHEDULED") == "1":
+        self.has_changed = True
+        if os.environ.get("FLEET_SCHEDULED") == "1":
             return
         with suppress(FleetError, OSError):  # it is done: that undo would not name it is no reason to fail
             workspace = Workspace(self.root())
@@ -386,12 +384,12 @@ def note_secrets(kinds: tuple[str, ...]) -> None:
 def echo_json(document: Any) -> None:
     """Print one JSON document, cleaned."""
     chosen.owes_json = False
-    chosen.put(as_json(cleaned(document)))
+    chosen.put(as_json(document))
 
 
 def as_json(value: Any) -> str:
-    """Return one line of JSON that is safe on a terminal, of a value that is clean."""
-    text = json.dumps(_timed(value), ensure_ascii=False, separators=(",", ":"))
+    """Return a value, cleaned, as one line of JSON that is safe on a terminal."""
+    text = json.dumps(_timed(cleaned(value)), ensure_ascii=False, separators=(",", ":"))
     return re.sub(_UNSAFE_IN_JSON, lambda char: json.dumps(char[0])[1:-1], text)
 
 
@@ -440,23 +438,22 @@ def when(stamp: str) -> str:
 
 def confirm(question: str, *, yes: bool) -> None:
     """Ask a person before what cannot be undone, unless ``--yes`` was given; raise ``UsageError`` without a yes."""
-    if yes:
-        return
-    if not sys.stdin.isatty() or chosen.owes_json:
-        raise UsageError(f"{question} No terminal to ask on, so nothing was changed. Pass --yes if you are sure")
-    if chosen.bar is not None:
-        chosen.bar.stop()
-    if not typer.confirm(cleaned(question), default=False):
-        raise UsageError("nothing was changed")
-    if chosen.bar is not None:
-        chosen.bar.start()
+    if not is_agreed(question, yes=yes):
+        raise UsageError(f"{question} Nobody said yes, so nothing was changed. Pass --yes if you are sure")
+
+
+def is_agreed(question: str, *, yes: bool = False, default: bool = False) -> bool:
+    """Ask a person, unless ``--yes`` was given; without a terminal to ask on, return ``default``."""
+    if yes or not sys.stdin.isatty() or chosen.owes_json:
+        return yes or default
+    return typer.confirm(cleaned(question), default=default)
 
 
 @contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[Callable[[str], None]]:
     """Draw a spinner, or a bar of ``total`` steps, on stderr while the block runs; on a terminal only.
 
-    The block calls the step with the name of each thing that it works on, and asks only by ``confirm``.
+    The block calls the step with each thing that it works on, and asks nothing: the bar would paint over a question.
     """
     if not sys.stderr.isatty() or os.environ.get("TERM", "") == "dumb":
         yield lambda _: None
@@ -465,8 +462,5 @@ def progress(what: str, total: int | None = None) -> Iterator[Callable[[str], No
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        chosen.bar, task = bar, bar.add_task(what, total=total)
-        try:
-            yield lambda name: bar.update(task, advance=1, description=f"{what} {name[:40]}")
-        finally:
-            chosen.bar = None
+        task = bar.add_task(what, total=total)
+        yield lambda name: bar.update(task, advance=1, description=f"{what} {name[:40]}")

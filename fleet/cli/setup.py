@@ -32,7 +32,7 @@ from fleet.text.screening import counted
 
 SHELLS = ("bash", "zsh", "fish")
 
-Host = Annotated[str, argument("HOST", f"The agent host: {', '.join(HOSTS)}.", autocompletion=lambda: [*HOSTS])]
+Host = Annotated[str, argument("HOST", f"The agent host: {', '.join(HOSTS)}.", HOSTS)]
 Project = Annotated[bool, flag("--project", "The host's settings of this workspace; the default.")]
 User = Annotated[bool, flag("--user", "Your own settings of the host: every project that is a workspace.")]
 
@@ -41,7 +41,7 @@ app = output.commands()
 _NONE = ("", "n", "no", "none")
 """Answers that name no remote."""
 _FILES_SHOWN = 5
-_IGNORED_SHOWN = 2
+_WRITERS_SHOWN = 2
 _VALUE_CHARS_MAX = 100
 
 
@@ -54,13 +54,7 @@ def _init(
         bool | None, flag("--take-in/--no-take-in", "Take in CLAUDE.md, lessons.md and their like here.")
     ] = None,
     host: Annotated[
-        str,
-        option(
-            "--install",
-            "HOST",
-            f"Install an agent host too: {', '.join(HOSTS)}, or none.",
-            autocompletion=lambda: [*HOSTS, "none"],
-        ),
+        str, option("--install", "HOST", f"Install an agent host too: {', '.join(HOSTS)}, or none.", (*HOSTS, "none"))
     ] = "",
     yes: Annotated[
         bool, flag("--yes", "-y", "Answer yes to all but --remote, --author, --take-in and --install.")
@@ -95,13 +89,11 @@ def _init(
     joined = setup.join(root, named, remote, branch, home or _another_home(root, asks=asks), ephemeral=ephemeral)
     workspace, messages = joined.workspace, joined.done
     if local := config.ignore(workspace.files, config.IGNORED_LOCAL):
-        more = f" and {len(local) - _IGNORED_SHOWN} more" if len(local) > _IGNORED_SHOWN else ""
-        messages.append(f".gitignore: {', '.join(local[:_IGNORED_SHOWN])}{more}")
+        messages.append(f".gitignore: {counted(len(local), 'line')} for this machine's own files")
     places, own = f"{workspace.place}/ and clan-learnings/", setup.own_ignores(workspace)
     question = f"Keep what fleet writes in {places} out of this folder's own git commits?"
-    is_new = bool(config.ignore(workspace.files, own, dry_run=True))
     # Without a terminal the careful answer holds: `git add .` publishes nothing by mistake.
-    if is_new and (yes or output.chosen.as_json or not sys.stdin.isatty() or typer.confirm(question, default=True)):
+    if config.ignore(workspace.files, own, dry_run=True) and output.is_agreed(question, yes=yes, default=True):
         added = config.ignore(workspace.files, own)
         messages.append(f".gitignore: {len(added)} single files of {places}, which fleet writes")
     echo("\n".join(messages))
@@ -121,8 +113,8 @@ def _init(
         _show_next(workspace, who)
     document = {"workspace": str(workspace.root), "is_new": joined.is_new, "agent": who, "did": messages}
     output.show(document | {"remote": sharing.Membership(workspace).shown()})
-    for warning in workspace.warnings:
-        note(f"warning: {warning}")
+    for message in (*workspace.reports, *(f"warning: {each}" for each in workspace.warnings)):
+        note(message)
     workspace.close()
     raise typer.Exit(code)
 
@@ -183,7 +175,7 @@ def _offer_remote(workspace: Workspace, *, asks: bool) -> None:
     try:
         membership.remote()
     except ConsentNeededError as needed:
-        if typer.confirm(f"Share lessons through {needed.shown} ({needed.origin})?", default=False):
+        if output.is_agreed(f"Share lessons through {needed.shown} ({needed.origin})?"):
             membership.remote(yes=True)
     except UsageError:
         pass  # why it cannot be used is told when it is fetched from
@@ -210,14 +202,12 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None, asks
     workspace.state.put(files_asked=workspace.wall())
     preview = moving.preview_import(workspace) if take_in is not False else None
     if preview and (files := [Path(path) for path, number in preview.files.items() if number]):
-        names = ", ".join(each.relative_to(workspace.root).as_posix() for each in files[:_FILES_SHOWN])
-        names += f" and {len(files) - _FILES_SHOWN} more" if len(files) > _FILES_SHOWN else ""
+        paths = [each.relative_to(workspace.root).as_posix() for each in files]
+        names = ", ".join(paths[:_FILES_SHOWN]) + ", ..." * (len(paths) > _FILES_SHOWN)
         lessons = counted(preview.patterns + preview.discoveries, "lesson")
         if take_in or typer.confirm(f"Take in {lessons} from {names}?", default=True):
             imported = moving.import_files(workspace, agent, files)
             echo(f"took in {counted(imported.patterns_new + imported.discoveries_new, 'new lesson')} from {names}")
-            if remark := moving.retired_remark(imported.retired):
-                note(remark)
     if proposals := moving.proposals(workspace, agent, [], 30).new:
         echo(f"past sessions propose {counted(len(proposals), 'lesson')}: `fleet import --transcripts` shows them")
 
@@ -244,7 +234,7 @@ def _show_next(workspace: Workspace, agent: str) -> None:
         newest = workspace.db.newest_by()
     if others := [each for each in newest if names.agent_of(each) == agent and each not in own]:
         echo(
-            f"{agent} writes elsewhere, too ({', '.join(others[:_IGNORED_SHOWN])}), and both count as one agent. If "
+            f"{agent} writes elsewhere, too ({', '.join(others[:_WRITERS_SHOWN])}), and both count as one agent. If "
             "they are two, `fleet init --agent NAME` gives this one a name of its own"
         )
     is_installed = Calls.installed(workspace.root)
@@ -290,7 +280,7 @@ def _offer_embedding(workspace: Workspace, *, yes: bool, is_new: bool) -> None:
     if state == "missing" and is_new:
         echo("optional: with the extra `semantic`, lessons are found by what they mean, too: `fleet doctor` says how")
     question = f"Send the clan's lessons to {endpoint}, so that they are found by what they mean?"
-    if state == "unagreed" and _is_agreed(question, yes=yes):
+    if state == "unagreed" and output.is_agreed(question, yes=yes):
         embeddings.agree()
         missing = f", once the extra `semantic` is here: {embeddings.hint}" if embeddings.hint else ""
         echo(f"lessons are embedded by {endpoint}{missing}")
@@ -299,7 +289,8 @@ def _offer_embedding(workspace: Workspace, *, yes: bool, is_new: bool) -> None:
 def _offer_webhook(workspace: Workspace, *, yes: bool) -> None:
     if not (host := Notices(workspace).unagreed()):
         return
-    if not _is_agreed(f"Send a message to {host} whenever a reflection is done or something waits for you?", yes=yes):
+    question = f"Send a message to {host} whenever a reflection is done or something waits for you?"
+    if not output.is_agreed(question, yes=yes):
         echo(f"{host} gets no messages until somebody agrees to it here: `fleet init` asks on a terminal")
         return
     try:
@@ -307,10 +298,6 @@ def _offer_webhook(workspace: Workspace, *, yes: bool) -> None:
         echo(f"messages go to {host}")
     except UsageError as why:
         note(f"[notify] webhook: {why}")
-
-
-def _is_agreed(question: str, *, yes: bool) -> bool:
-    return yes or (sys.stdin.isatty() and not output.chosen.owes_json and typer.confirm(question, default=False))
 
 
 # --- agent hosts and shells -------------------------------------------------------------------------------------------
@@ -375,7 +362,7 @@ def _hook(event: Annotated[str, argument("EVENT", "SessionStart, PreToolUse, ...
 
 @app.command("completion")
 def _completion(
-    shell: Annotated[str, argument("SHELL", "bash, zsh or fish.", autocompletion=lambda: SHELLS)],
+    shell: Annotated[str, argument("SHELL", "bash, zsh or fish.", SHELLS)],
 ) -> None:
     """Print a completion script. In bash: `source <(fleet completion bash)`, best in ~/.bashrc."""
     # Printed, never installed: a shell's files are a person's.
@@ -443,15 +430,8 @@ def _show_changes(done: Sequence[FileChange], new: str, old: str, *, dry_run: bo
 
 @app.command("config", context_settings={"ignore_unknown_options": True})  # a value may be a negative number
 def _config(
-    action: Annotated[str, argument("[get|set]", "None: list all.", autocompletion=lambda: ["get", "set"])] = "",
-    name: Annotated[
-        str,
-        argument(
-            "[KEY]",
-            "A setting, section.key; or, to get, a section.",
-            autocompletion=lambda incomplete: [each for each in config.find("") if each.startswith(incomplete)],
-        ),
-    ] = "",
+    action: Annotated[str, argument("[get|set]", "None: list all.", ("get", "set"))] = "",
+    name: Annotated[str, argument("[KEY]", "A setting, section.key; or, to get, a section.", config.find(""))] = "",
     value: Annotated[str | None, argument("[VALUE]", 'Text, or TOML: 3, true, ["a", "b"]; "" is empty.')] = None,
 ) -> None:
     """Show the settings of fleet.toml, or set one. Comments, and all else in the file, stay as they are."""

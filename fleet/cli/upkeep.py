@@ -4,14 +4,14 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from shutil import which
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from fleet.app import doctor, moving, pages
 from fleet.cli import output
-from fleet.cli.output import COMPLETE, EXIT_NO, EXIT_REFUSED, argument, echo, flag, note, option
+from fleet.cli.output import EXIT_NO, EXIT_REFUSED, argument, echo, flag, note, option
 from fleet.learn import importer
 from fleet.learn.importer import ImportResult, Piece
 from fleet.model.errors import UsageError
@@ -23,6 +23,7 @@ from fleet.text.screening import counted
 
 _REFUSED_SHOWN = 10
 _LESSON_SHOWN = 110
+_CATEGORY_SHOWN = 18
 _SHOWN = 20
 _LABEL = 12
 _LEVELS = {"ok": "green", "note": "dim", "warning": "yellow", "error": "red"}
@@ -58,64 +59,57 @@ def _import(
         if dry_run:
             imported = importer.ImportResult.preview(files)
         else:
+            who = output.agent_in(workspace)
             with output.progress("Importing", len(files)) as step:
-                who = output.agent_in(workspace)
                 imported = moving.import_files(workspace, who, files, lambda path: step(path.name))
     _show_import(imported, paths or [], is_dry=dry_run, is_verbose=verbose)
 
 
 def _show_import(imported: ImportResult, named: list[Path], *, is_dry: bool, is_verbose: bool) -> None:
     """Show what was taken and what was not; exit with 3 for a bad line, with 1 where a named file gave nothing."""
-    empty = [path for path in map(str, named) if imported.files.get(path) == 0]
-    words = shlex.join(["fleet", "import", "--dry-run", "--verbose", *map(str, named)])
-    is_explained = is_verbose or not any(each.reason for each in imported.pieces)
     output.show(_import_as_json(imported, is_dry=is_dry), _import_rows(imported, is_dry=is_dry, is_verbose=is_verbose))
-    if imported.skipped and not is_explained:
-        output.hint(f"`{words}` names each of them with file and line")
-    if remark := moving.retired_remark(imported.retired):
-        output.hint(remark)
     if imported.redacted:
         note(f"a secret was taken out of {counted(imported.redacted, 'record')}")
+    empty = [path for path in map(str, named) if imported.files.get(path) == 0]
+    if gave_nothing := bool(empty) or not imported.files:
+        note(f"nothing was taken from {', '.join(empty) or 'there: no file of a known kind'}")
+    if not is_verbose and any(each.reason for each in imported.pieces):
+        words = shlex.join(["fleet", "import", "--dry-run", "--verbose", *map(str, named)])
+        output.hint(f"`{words}` names each piece that was left out, with file, line and reason")
     refused = [f"{each.path}, line {each.number}: {each.reason}" for each in imported.refused]
     others = "the others are in" if imported.patterns + imported.discoveries else "nothing was taken"
-    if gave_nothing := bool(empty) or not imported.files:
-        why = "" if is_explained or imported.skipped else f"; `{words}` shows why, for every piece"
-        note(f"nothing was taken from {', '.join(empty) or 'there: no file of a known kind'}{why}")
     _note_refused([] if is_dry else refused, "bad line", others)
     if gave_nothing:
         raise typer.Exit(EXIT_REFUSED if refused else EXIT_NO)
 
 
 def _import_as_json(imported: ImportResult, *, is_dry: bool) -> dict[str, Any]:
-    same = ("patterns", "patterns_new", "retired", "discoveries", "discoveries_new", "files")
+    same = ("patterns", "patterns_new", "retired", "discoveries", "discoveries_new", "skipped", "files")
     document = {name: getattr(imported, name) for name in same} | {"refused": len(imported.refused)}
-    document |= {"skipped": dict(sorted(imported.skipped.items()))}
-    document |= {"left": [_piece_as_json(each) for each in imported.pieces if each.reason]}
-    taken = [_piece_as_json(each) for each in imported.pieces if not each.reason]
+    document["left"] = [msgspec.to_builtins(each) for each in imported.pieces if each.reason]
+    taken = [msgspec.to_builtins(each) for each in imported.pieces if not each.reason]
     return document | ({"taken": taken} if is_dry else {})
 
 
-def _piece_as_json(piece: Piece) -> dict[str, Any]:
-    more = {"reason": piece.reason} if piece.reason else {"category": piece.category}
-    return {"path": piece.path, "line": piece.line, "text": piece.text, **more}
-
-
-def _import_rows(imported: ImportResult, *, is_dry: bool, is_verbose: bool) -> list[str]:
+def _import_rows(imported: ImportResult, *, is_dry: bool, is_verbose: bool) -> Iterator[str]:
     lessons, entries = counted(imported.patterns, "lesson"), counted(imported.discoveries, "discovery", "discoveries")
-    pieces = [(each, f"{each.path}:{each.line}", output.cleaned(each.text)) for each in imported.pieces]
     if is_dry:
-        taken = [(place, output.cleaned(each.category), text) for each, place, text in pieces if not each.reason]
+        taken = [each for each in imported.pieces if not each.reason]
+        width = max((len(f"{each.path}:{each.line}") for each in taken), default=0)
+        for each in taken:
+            category = output.cleaned(each.category)[:_CATEGORY_SHOWN]
+            yield _piece_row(each, f"  {category:<{_CATEGORY_SHOWN}}  ", width)
         files = counted(sum(map(bool, imported.files.values())), "file")
-        width = max((len(place) for place, _, _ in taken), default=0)
-        rows = [f"{place:<{width}}  {category[:18]:<18}  {text[:_LESSON_SHOWN]}" for place, category, text in taken]
-        rows.append(f"{lessons} and {entries} would be taken from {files}; nothing was written")
+        yield f"{lessons} and {entries} would be taken from {files}; nothing was written"
     else:
-        rows = [f"{lessons} read, {imported.patterns_new:,} new; {entries} read, {imported.discoveries_new:,} new"]
-    rows += [f"{number:,} left out: {reason}" for reason, number in sorted(imported.skipped.items())]
-    left = [
-        ": ".join(filter(None, (at, each.reason, text[:_LESSON_SHOWN]))) for each, at, text in pieces if each.reason
-    ]
-    return [*rows, *(left if is_verbose else [])]
+        yield f"{lessons} read, {imported.patterns_new:,} new; {entries} read, {imported.discoveries_new:,} new"
+    yield from (f"{number:,} left out: {reason}" for reason, number in sorted(imported.skipped.items()))
+    yield from (_piece_row(each, f": {each.reason}: ") for each in imported.pieces if is_verbose and each.reason)
+
+
+def _piece_row(piece: Piece, between: str, width: int = 0) -> str:
+    place = f"{piece.path}:{piece.line}"
+    return f"{place:<{width}}{between}{output.cleaned(piece.text)[:_LESSON_SHOWN]}"
 
 
 def _propose(workspace: Workspace, agent: str, paths: list[Path], days: float, accepted: str, *, asks: bool) -> None:
@@ -139,8 +133,6 @@ def _propose(workspace: Workspace, agent: str, paths: list[Path], days: float, a
     rows = [f"{lesson.id} seen {counted(lesson.seen, 'time')}: {lesson.text}" for _, lesson in logged]
     document = {"sessions": offer.sessions, "older": offer.older, "proposals": proposals, "known": offer.known}
     output.show(document | {"retired": offer.retired, "logged": logged_ids}, rows)
-    if remark := moving.retired_remark(offer.retired):
-        output.hint(remark)
     if proposals and not logged:
         how = "`--accept N,N` or `--accept all` logs; `fleet edit` words a lesson better afterwards"
         output.hint(f"nothing was logged{': what was named is known already' if accepted else ''}. {how}")
@@ -192,14 +184,12 @@ def _note_private(workspace: Workspace) -> None:
 
 
 def _as_json(parts: Mapping[str, Any]) -> str:
-    """Return one line of clean JSON; the items of an iterator are encoded one by one."""
-    return "{" + ",".join(f"{output.as_json(name)}:{_one_part(value)}" for name, value in parts.items()) + "}"
-
-
-def _one_part(value: Any) -> str:
-    if isinstance(value, Iterator):
-        return f"[{','.join(map(_one_part, value))}]"
-    return output.as_json(output.cleaned(value))
+    """Return one line of JSON; the items of an iterator are encoded one by one."""
+    encoded = {
+        name: f"[{','.join(map(output.as_json, value))}]" if isinstance(value, Iterator) else output.as_json(value)
+        for name, value in parts.items()
+    }
+    return "{" + ",".join(f'"{name}":{text}' for name, text in encoded.items()) + "}"
 
 
 @app.command("backup")
@@ -250,18 +240,16 @@ def _upgrade(yes: output.Confirmed = False) -> None:
 
 @app.command("purge")
 def _purge(
-    wanted: Annotated[
-        str, argument("ID", "Of a lesson or a discovery; a beginning is enough.", autocompletion=COMPLETE["id"])
-    ],
+    wanted: Annotated[str, argument("ID", "Of a lesson or a discovery; a beginning is enough.", "id")],
     yes: output.Yes = False,
 ) -> None:
     """Overwrite a secret that already went out. Reaches as far as a sync does, and shows what is left to do."""
+    question = "Overwrite every text of {} for the whole clan? This cannot be undone."
     with output.opened() as workspace:
-
-        def agree(id_: str) -> None:
-            output.confirm(f"Overwrite every text of {id_} for the whole clan? This cannot be undone.", yes=yes)
-
-        purged = moving.purge(workspace, output.agent_in(workspace), wanted, agree, yes=yes)
+        who = output.agent_in(workspace)
+        purged = moving.purge(
+            workspace, who, wanted, lambda id_: output.confirm(question.format(id_), yes=yes), yes=yes
+        )
         places = [{"path": path, "line": line} for path, line in purged.remains]
         document = {"id": purged.id, "shared": not purged.why_not, "why_not": purged.why_not, "remains": places}
         head = f"{purged.id} is {'taken back' if purged.id.startswith('d-') else 'overwritten and retired'}"
@@ -282,83 +270,92 @@ def _status() -> None:
 
 
 def _status_rows(status: dict[str, Any], sync: str, *, is_read: bool) -> Iterator[output.Row]:
-    for label, lines in _sections(status, sync, is_read=is_read):
+    sections = (*_sections(status, sync, is_read=is_read), *_decisions(status), *_left_out(status), _replicas(status))
+    for label, *lines in sections:
         for index, line in enumerate(filter(None, lines)):
             yield (f"{'' if index else label:<{_LABEL}}", "bold"), (line, "")
 
 
-def _sections(status: dict[str, Any], sync: str, *, is_read: bool) -> Iterator[tuple[str, list[str]]]:
+def _sections(status: dict[str, Any], sync: str, *, is_read: bool) -> Iterator[tuple[str, ...]]:
+    """Yield a label and its lines; an empty line is not shown."""
     replica = f" ({status['replica']})" if status["replica"] else ""
-    yield "workspace", [status["workspace"]]
+    yield "workspace", status["workspace"]
     unnamed = ": nobody is named here, what is logged stays here; fleet init --agent NAME"
-    yield "agent", [f"{status['agent']}{replica}{unnamed if status['agent'] == GUEST else ''}"]
+    yield "agent", f"{status['agent']}{replica}{unnamed if status['agent'] == GUEST else ''}"
     remote = f"{status['remote']}, branch {status['branch']}" if status["remote"] else ""
     unknown = "none named; works offline" if is_read else f"{CONFIG} cannot be read, and may name one"
-    yield "remote", [remote or unknown]
-    yield "last sync", [output.when(status["last_sync"]) or _no_sync(status, sync)]
-    yield "failed", [status["sync_failed"]]
-    yield "stale", [status["stale"]]
-    yield "paused", [f"{status['paused']}: nothing is shared" if status["paused"] else ""]
+    yield "remote", remote or unknown
+    yield "last sync", output.when(status["last_sync"]) or _no_sync(status, sync)
+    yield "failed", status["sync_failed"]
+    yield "stale", status["stale"]
+    yield "paused", status["paused"] and f"{status['paused']}: nothing is shared"
     known = counted(status["discoveries"], "discovery", "discoveries")
-    yield "known", [f"{counted(status['patterns'], 'lesson')}, {known}"]
-    paths = [f"{number} in {path}" for path, number in status["waiting"]["paths"].items()]
-    unsure = "" if which("git") else " at most: without git, what the clan has is not known"
-    yield "to go out", [f"{counted(status['waiting']['lines'], 'line')}{unsure}", *paths]
-    yield "clock", [status["clock"], "set it, best by NTP"] if status["clock"] else []
-    yield "memory", _memory_lines(status["memory"])
-    yield from _decisions(status)
-    yield from _left_out(status)
-    rows = [f"{each['replica']:<24} {output.when(each['last']):<18} {each['where']}" for each in status["replicas"]]
-    yield "replicas", [f"{counted(len(rows), 'replica')} seen", *rows]
+    yield "known", f"{counted(status['patterns'], 'lesson')}, {known}"
+    paths = (f"{number} in {path}" for path, number in status["waiting"]["paths"].items())
+    yield "to go out", counted(status["waiting"]["lines"], "line"), *paths
+    yield "clock", status["clock"] and f"{status['clock']}; set it, best by NTP"
+    if memory := status["memory"]:
+        size = f"{memory['chars']:,} of {memory['chars_max']:,} characters"
+        waits = [
+            f"waits: {each['text']} ({each['evidence']}; {each['id']}): {each['why']}" for each in memory["waiting"]
+        ]
+        yield "memory", f"{counted(len(memory['lessons']), 'lesson')}, {size}", memory["trouble"], *_first(waits)
 
 
-def _decisions(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def _decisions(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """Yield the decisions of a person here, and what waits for one."""
-    trust, review = status["trust"], status["review"]
+    trust, review, inbox = status["trust"], status["review"], status["inbox"]
     for block in trust["blocked"]:
         since = f" since {output.when(block['since'])}" if block["since"] else ""
-        yield "blocked", [f"{block['name']}{since}: `fleet unblock {block['name']}` undoes it"]
-    yield "left out", [f"{each['told']}: fleet review" for each in trust["waiting"]]
-    in_inbox = status["inbox"]["kinds"]  # and counted there
-    opposed = review["contradictions"] - in_inbox.get("contradiction", 0)
-    pairs = review["pairs"] - in_inbox.get("merge", 0)
+        yield "blocked", f"{block['name']}{since}: `fleet unblock {block['name']}` undoes it"
+    yield "left out", *(f"{each['told']}: fleet review" for each in trust["waiting"])
+    opposed = review["contradictions"] - inbox["kinds"].get("contradiction", 0)  # the inbox counts the others
+    pairs = review["pairs"] - inbox["kinds"].get("merge", 0)
     yield (
         "review",
-        [f"{counted(opposed, 'pair')} of lessons that contradict each other: fleet review" if opposed > 0 else ""],
+        f"{counted(opposed, 'pair')} of lessons that contradict each other: fleet review" if opposed > 0 else "",
+        f"{counted(pairs, 'pair')} may be one lesson: fleet review" if pairs > 0 else "",
     )
-    yield "review", [f"{counted(pairs, 'pair')} may be one lesson: fleet review" if pairs > 0 else ""]
-    if status["inbox"]["number"]:
-        yield "inbox", [output.pending_decisions(status["inbox"])]
+    yield "inbox", output.pending_decisions(inbox) if inbox["number"] else ""
     for guard in status["guards"]:
         until = f" until {guard['until']}" if guard["until"] else ""
-        yield "guard", [f"{guard['decision']} at {guard['trigger']}{until}: {guard['lesson'] or guard['id']}"]
+        yield "guard", f"{guard['decision']} at {guard['trigger']}{until}: {guard['lesson'] or guard['id']}"
 
 
-def _left_out(status: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+def _left_out(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     """Yield what is not counted, not read, or not sent, and why."""
-    unstated = counted(status["unfilled"], "correction")
-    yield "unstated", [f"{unstated} without a lesson: fleet learn --waiting" if status["unfilled"] else ""]
-    for key, what in (
-        ("held", "with an edit of over a day ahead: `fleet edit` replaces it"),
-        ("carried", "carried for a newer version"),
-        ("refused", "unreadable in the files as they are"),
+    for key, one, what in (
+        ("unfilled", "correction", "without a lesson: fleet learn --waiting"),
+        ("held", "line", "with an edit of over a day ahead: `fleet edit` replaces it"),
+        ("carried", "line", "carried for a newer version"),
+        ("refused", "line", "unreadable in the files as they are"),
     ):
-        yield key, [f"{counted(status[key], 'line')} {what}" if status[key] else ""]
+        yield key, f"{counted(status[key], one)} {what}" if status[key] else ""
     for pattern in status["edited"]:
         way = f"`fleet edit {pattern} --set text=... --set right=...` words its lesson anew"
-        yield "edited", [f"an entry since it was counted; {way}"]
+        yield "edited", f"an entry since it was counted; {way}"
     if left := status["not_taken"]:
-        shown = [f"line {each['line']}: {each['reason']}: {each['text']}" for each in left[:_SHOWN]]
-        yield "not taken", [f"{counted(len(left), 'piece')} of {left[0]['path']}, for these reasons:", *shown]
+        shown = [f"line {each['line']}: {each['reason']}: {each['text']}" for each in left]
+        yield "not taken", f"{counted(len(left), 'piece')} of {left[0]['path']}, for these reasons:", *_first(shown)
     for line in status["withheld"]:
         of_lesson = f", {line['id']}" if line["id"] else ""
-        yield "stays here", [f"a line of {line['path']}{of_lesson}: {line['reason']}"]
+        yield "stays here", f"a line of {line['path']}{of_lesson}: {line['reason']}"
     if kept := status["quarantined"]:
-        shown = [f"{each['path']}, line {each['line']}: {each['reason']}" for each in kept[:_SHOWN]]
-        yield "quarantine", [f"{counted(len(kept), 'line')} in .fleet/quarantine/refused.jsonl", *shown]
+        shown = [f"{each['path']}, line {each['line']}: {each['reason']}" for each in kept]
+        yield "quarantine", f"{counted(len(kept), 'line')} in .fleet/quarantine/refused.jsonl", *_first(shown)
     if kept := status["held_files"]:
-        shown = [f"{each['path']}: {each['reason']}" for each in kept[:_SHOWN]]
-        yield "held files", [f"{counted(len(kept), 'file')} of the clan: not read, and not dropped", *shown]
+        shown = [f"{each['path']}: {each['reason']}" for each in kept]
+        yield "held files", f"{counted(len(kept), 'file')} of the clan: not read, and not dropped", *_first(shown)
+
+
+def _replicas(status: dict[str, Any]) -> tuple[str, ...]:
+    rows = [f"{each['replica']:<24} {output.when(each['last']):<18} {each['where']}" for each in status["replicas"]]
+    return "replicas", f"{counted(len(rows), 'replica')} seen", *rows
+
+
+def _first(rows: list[str]) -> list[str]:
+    more = len(rows) - _SHOWN
+    return [*rows[:_SHOWN], f"and {more:,} more: --json names them" if more > 0 else ""]
 
 
 def _no_sync(status: dict[str, Any], sync: str) -> str:
@@ -368,15 +365,6 @@ def _no_sync(status: dict[str, Any], sync: str) -> str:
     first = "`fleet init --agent NAME`, then " if status["agent"] == GUEST else ""
     asks = f"never: what the clan knows is not here yet; {first}`{sync}` asks"
     return asks if status["remote"] else "never"
-
-
-def _memory_lines(memory: dict[str, Any]) -> list[str]:
-    if not memory:
-        return []
-    size, waiting = f"{memory['chars']:,} of {memory['chars_max']:,} characters", memory["waiting"]
-    lines = [f"{counted(len(memory['lessons']), 'lesson')}, {size}", memory["trouble"]]
-    lines += [f"waits: {one['text']} ({one['evidence']}; {one['id']}): {one['why']}" for one in waiting[:_SHOWN]]
-    return [*lines, f"and {len(waiting) - _SHOWN:,} more wait" if len(waiting) > _SHOWN else ""]
 
 
 @app.command("doctor")

@@ -435,7 +435,7 @@ def test_a_commit_does_not_announce_as_learned_what_was_retired_before_it_was_se
     assert f"velma learned: {LESSON}" in shell.git("log", "--format=%s", "fleet", where="clan.git").splitlines()
 
 
-SHOW_CURSOR = "\x1b[?25h"
+SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
 
 
 @pytest.mark.parametrize(
@@ -451,6 +451,7 @@ def test_a_question_in_the_middle_of_work_is_not_painted_over_by_its_bar(shell: 
     command, *more = words
     shown = on_a_terminal(shell, "w", [(question, "n")], *more, expect=2, command=command, term="xterm")
     until = shown.index(question)
-    assert SHOW_CURSOR in shown[:until], "the bar is gone before the question"
+    before = shown[:until]
+    assert before.count(SHOW_CURSOR) == before.count(HIDE_CURSOR), "no bar is there when the question is asked"
     assert "\x1b[2K" not in shown[until:], "and does not come back over it"
     assert question in on_a_terminal(shell, "w", [(question, "y")], *more, command=command, term="xterm")
