@@ -82,25 +82,24 @@ _Words = Mapping[str, Sequence[str]]
 
 
 class _Phrase(NamedTuple):
-    """Row of the table.
+    """Row of the table, in lower case.
 
     Attributes:
-        text: in lower case.
-        cue: its longest word, as a prefilter; "" for scripts without spaces.
+        words: the lists of its language; none for a person's own phrase.
         where: "^" for the first words of a message, "~" for the start of a sentence, else "".
         is_gerund: a word with the ending "ing" must continue it.
         kind: one of ``PRECEDENCE``.
         points: 1 to 3.
-        words: the lists of its language; none for a person's own phrase.
+        cue: its longest word, as a prefilter; "" for scripts without spaces.
     """
 
     text: str
-    cue: str
-    where: str
-    is_gerund: bool
-    kind: str
-    points: int
     words: _Words
+    where: str = ""
+    is_gerund: bool = False
+    kind: str = "correction"
+    points: int = 2
+    cue: str = ""
 
 
 _Wording = tuple[frozenset[str], ...]
@@ -108,12 +107,9 @@ _Wording = tuple[frozenset[str], ...]
 
 
 class _Signs(NamedTuple):
-    """Signs of an objection in one language.
+    """Signs of an objection in one language, each with its weight.
 
-    Attributes:
-        enough: least sum of their weights.
-        words: least and greatest number of words of a message.
-        weighted: the weight of each sign, and its wordings.
+    A message has so many ``words``, and their sum is ``enough``.
     """
 
     enough: int
@@ -172,17 +168,17 @@ _phrase_lists = cache(partial(tables, "phrases.toml"))
 def _table_of(settings: Any) -> _Table:
     """Return the table for ``[triggers]``; None means the defaults."""
     if settings is None:
-        return _table(LANGUAGES, ((), (), ()), (), ())
-    own = tuple(tuple(phrases) for phrases in (settings.weak, settings.medium, settings.strong))
-    return _table(tuple(settings.languages), own, tuple(settings.exclusions), tuple(settings.without))
+        return _table(LANGUAGES)
+    own, given = (settings.weak, settings.medium, settings.strong), (settings.exclusions, settings.without)
+    return _table(tuple(settings.languages), tuple(map(tuple, own)), *map(tuple, given))
 
 
 @lru_cache(maxsize=4)
 def _table(
     languages: tuple[str, ...],
-    own: tuple[tuple[str, ...], ...],
-    exclusions: tuple[str, ...],
-    without: tuple[str, ...],
+    own: tuple[tuple[str, ...], ...] = (),
+    exclusions: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
 ) -> _Table:
     known = [_phrase_lists()[name] for name in languages if name in LANGUAGES]
     rows = [
@@ -224,11 +220,10 @@ def _longest_first(text: str) -> tuple[int, str]:
     return -len(text), text
 
 
-def _row(text: str, kind: str, level: str, words: _Words) -> _Phrase:
-    where = text[:1] if text[:1] in ("^", "~") else ""
-    bare = text[len(where) :]
-    text = bare.removesuffix(_GERUND).replace("*", "")  # messages come without Markdown's emphasis
-    return _Phrase(text, _cue_of(text), where, bare.endswith(_GERUND), kind, LEVELS.index(level) + 1, words)
+def _row(row: str, kind: str, level: str, words: _Words) -> _Phrase:
+    where = row[:1] if row[:1] in ("^", "~") else ""
+    text = row[len(where) :].removesuffix(_GERUND).replace("*", "")  # messages come without Markdown's emphasis
+    return _Phrase(text, words, where, row.endswith(_GERUND), kind, LEVELS.index(level) + 1, _cue_of(text))
 
 
 def _cue_of(text: str) -> str:
@@ -281,7 +276,7 @@ def _sign(low: str, opening: int, signs: _Signs) -> _Hit | None:
     ]
     if sum(weight for weight, _ in matches) < signs.enough:
         return None
-    return _Hit(_Phrase("", "", "", is_gerund=False, kind="correction", points=2, words={}), max(matches)[1], 2)
+    return _Hit(_Phrase("", {}), max(matches)[1], 2)
 
 
 def _end_of(wording: _Wording, words: Sequence[str]) -> int:
@@ -316,12 +311,11 @@ def _points(low: str, phrase: _Phrase, start: int) -> int:
         return phrase.points
     begin, over = _sentence(low, start, end)
     is_bare = len(phrase.text) <= 5 and low.strip(_MARKS) == phrase.text.strip(_MARKS)  # an answer, most likely
-    less = is_bare + _asks(low[begin:over], words) + _has(low[begin:start], words.get("supposing", ()))
-    return max(0, phrase.points - less - (phrase.where != "^" and _is_task(low, words)))
-
-
-def _is_task(low: str, words: _Words) -> bool:
-    return _begins(low, words.get("tasks", ())) or any(word in low for word in words.get("tasks_within", ()))
+    before = low[begin:start]
+    less = is_bare + _asks(low[begin:over], words)
+    less += any(word in before and _whole(word).search(before) for word in words.get("supposing", ()))
+    is_task = _begins(low, words.get("tasks", ())) or any(word in low for word in words.get("tasks_within", ()))
+    return max(0, phrase.points - less - (phrase.where != "^" and is_task))
 
 
 def _is_negated(low: str, start: int, end: int, words: _Words) -> bool:
@@ -369,10 +363,6 @@ def _whole(text: str, *, is_gerund: bool = False) -> re.Pattern[str]:
     before = rf"(?<!{_LETTER})" if re.match(_LETTER, text) else ""
     after = rf"(?!{_LETTER})" if re.match(_LETTER, text[-1:]) else ""
     return re.compile(f"{before}{re.escape(text)}{after}" + rf"(?={_LETTER}{{2,21}}ing(?!{_LETTER}))" * is_gerund)
-
-
-def _has(text: str, words: Iterable[str]) -> bool:
-    return any(word in text and _whole(word).search(text) for word in words)
 
 
 def _begins(low: str, texts: Iterable[str]) -> bool:
