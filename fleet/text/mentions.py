@@ -28,7 +28,8 @@ _WORDS_MAX = 6
 
 _COMMANDS = frozenset(sections("commands.txt")[""])
 _PROGRAMS = frozenset(command.partition(" ")[0] for command in _COMMANDS) | {"gradlew", "mvnw"}
-_WORDS_OF = {name: frozenset(words.split()) for name, words in (row.split(":") for row in sections("mentions.txt")[""])}
+_KNOWN = sections("mentions.txt")
+_WORDS_OF = {name: frozenset(words.split()) for name, words in (row.split(":") for row in _KNOWN[""])}
 _ALONE = _WORDS_OF["alone"]
 """Programs with a single purpose, whose names are no other words."""
 _GENERIC = _WORDS_OF["generic"]
@@ -62,34 +63,14 @@ _FOLDER = rf"(?ai)\b(?:folder|directory)\s`({_FOLDERS})/?`|(?<![\w/.])({_FOLDERS
 _NO_FILES = r"(?i:node|next|vue|nuxt|three|chart|express|alpine|ember|backbone|d3)\.(?:js|ts)"
 
 
-_WARNING = (
-    *("never", "not", "n't", "n’t", "avoid", "stop", "instead of", "rather than", "no longer", " over "),
-    *("` fails", "` is "),
+_WARNING = tuple(_KNOWN["warning"])
+_WRONG, _PREFERRED, _VERB, _DID, _RIGHT, _CLAUSE, _AFTER_PROGRAM = (
+    "\n".join(_KNOWN[name]).replace("{doing}", "|".join(_KNOWN["doing"]))
+    for name in ("wrong", "preferred", "verb", "did", "right", "clause", "after-program")
 )
-# Verbs before a step, with at most one word between.
-_DOING = (
-    r"(?:using|use|running|run|calling|call|executing|execute|typing|type|editing|edit|touching|touch|changing|change)"
-)
-_WRONG = rf"""(?ix)
-    (?P<failing>(?=`[^`\n]{{1,200}}`\ (?:fails|is\ (?:forbidden|banned|prohibited|not\ allowed))\b)) | (?<!\w)(?:
-      (?P<clear>instead\ of|rather\ than
-        |(?:(?:do|must|should|may|can)(?:\ not|n['’]?t)|cannot|never|avoid|stop|no\ longer)
-        (?:\ ever)?(?=\ {_DOING}\ ))
-    | (?:(?<!\bis\ )(?<!\bare\ )(?<!\bwas\ )(?<!\bdoes\ )(?<!\bdid\ )(?<!\bif\ )(?<!\bor\ )(?<!\bwhy\ )not|never|avoid
-        |(?P<over>over))
-    )\s(?:{_DOING}\s)?(?:(?:the|plain|bare|raw|a)\s)?"""
-_PREFERRED = r"(?i)(?<!\w)(?:prefer|favou?r|choose|pick|use)\s[^.;:!?\n]*$"
 _PREFERRED_CHARS_MAX = 120
-_VERB = r"""(?ix)(?<![\w-])(?:(?P<run>run|runs|running|ran|execute|executing|executed|invoke|invoking)
-      |(?P<edit>edit|edits|editing|touch|touching|change|changing|modify|modifying))
-    \s(?:(?:the|a|script|command|plain|bare|raw)\s)*$"""
 _VERB_CHARS_MAX = 40
-_DID = rf"(?i)(?:(?:i|we|it|the agent)\s)?(?:(?:just|only)\s)?(?:(?:ran|used|called|typed|tried|{_DOING})\s)?"
-_RIGHT = r"(?i)(?<!\w)(?:use|using|run|running|prefer|call|calling|type|always|instead|without)\s"
-_CLAUSE = r"""(?ix)(?:[\w-]{1,40}\ run(?=\ ))?(?:`[^`\n]{1,200}` | (?![,;:!?](?:\s|$)|\.(?:\s|$)|[—()]
-      |\s(?:but|before|without|until|unless|when|while|after|if|because|since|so|use|run|prefer)\s)[^`\n]){0,240}"""
 _JOINED = r"\s(?:or|and|nor)\s"
-_AFTER_PROGRAM = r"(?i)(?:|here|in|for|on|at|to|with|directly|by|from|again|anymore|anywhere|ever)$"
 
 
 def trigger(explicit: str, text: str, correct: str = "", wrong: str = "", *, step: str = "") -> str:
