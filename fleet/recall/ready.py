@@ -1,16 +1,14 @@
 """Cache of the texts of a hook, which has some tens of milliseconds: a session's start and the trigger table.
 
 ``.fleet/ready/start-<agent>.txt`` holds the text; its first line has the generation of the records and a checksum of
-each small file that it was made from. A text is valid while both are the same, and is rendered again otherwise. One of
-these files is ``.fleet/seen/<agent>``: the generation up to which the agent has seen what is new, and the ids of news
-for which a text had no room. Both are written there when a text is shown; so news are shown once, and a start without
-news renders nothing. Likewise ``.fleet/seen/<agent>.asked`` has the ids of the corrections for whose lessons a start
-has asked.
+each small file that it was made from. A text is valid while both are the same. One of these files is
+``.fleet/seen/<agent>``, written when a text is shown: the generation up to which the agent has seen what is new, and
+the ids of news for which a text had no room. So news are shown once, and a start without news renders nothing.
+``.fleet/seen/<agent>.asked`` has the ids of the corrections for whose lessons a start has asked.
 ``.fleet/ready/triggers-<agent>.json`` holds the generation and, in its second line, the table (``recall.triggers``).
 A row of it without a trigger holds a remark on a lesson, for whoever shows the lesson without one.
-Each of these texts has the mark of this very folder in its first line: one that a cloned repository brings, or that was
-copied with the folder, is none, and is made anew.
-Little of the standard library, and nothing else: a hook imports this.
+Each has the mark of this very folder in its first line: what a cloned repository brings, or was copied with the folder,
+is made anew. Little of the standard library, and nothing else: a hook imports this.
 """
 
 # ruff: noqa: PTH102, PTH110, PTH112, PTH118, PTH120, PTH123
@@ -47,14 +45,19 @@ class Start:
         asked: ids of the corrections for whose lessons it asks.
     """
 
-    warning = ""
-    asked: Sequence[str] = ()
-    left: Sequence[str] = ()
-
     def __init__(
-        self, text: str, news: str = "", ids: Sequence[str] = (), new_ids: Sequence[str] = (), generation: str = ""
+        self,
+        text: str,
+        news: str = "",
+        ids: Sequence[str] = (),
+        new_ids: Sequence[str] = (),
+        generation: str = "",
+        left: Sequence[str] = (),
+        warning: str = "",
+        asked: Sequence[str] = (),
     ) -> None:
-        self.text, self.news, self.ids, self.new_ids, self.generation = text, news, ids, new_ids, generation
+        self.text, self.news, self.ids, self.new_ids = text, news, ids, new_ids
+        self.generation, self.left, self.warning, self.asked = generation, left, warning, asked
 
     def rendered(self, delimiter: str, files: dict[str, str]) -> bytes:
         """Return the content of the file of a cached text.
@@ -62,9 +65,8 @@ class Start:
         ``delimiter``: of the texts, at both ends alone.
         ``files``: the ``sums`` of the files, taken before any was read.
         """
-        head = {"delimiter": delimiter, "generation": self.generation, "files": files}
-        head |= {"ids": self.ids, "new_ids": self.new_ids, "asked": self.asked}
-        head |= {"news": self.news, "warning": self.warning, "left": self.left}
+        head = {"delimiter": delimiter, "files": files, **vars(self)}
+        del head["text"]
         return f"{json.dumps(head, separators=(',', ':'))}\n{self.text}".encode()
 
     @property
@@ -101,24 +103,16 @@ class Ready:
         first_line, _, body = self._own(self.start_file, _BYTES_MAX).partition(b"\n")
         try:
             head = json.loads(first_line)
-            delimiter, news, context = head["delimiter"], head["news"], body.decode()
-            if not (isinstance(delimiter, str) and delimiter and isinstance(news, str)):
-                return None
-            if (
-                head["generation"] != self.generation()
-                or head["files"] != self.sums()
-                or not Changes(self._root).mark()
-            ):
-                return None
-            while (new := f"fleet-{os.urandom(8).hex()}") in context:
-                pass
-            texts = context.replace(delimiter, new), news.replace(delimiter, new)
-            start = Start(*texts, _only_ids(head["ids"]), _only_ids(head["new_ids"]), head["generation"])
-            start.warning, start.asked = str(head["warning"]), list(map(str, head["asked"]))
-            start.left = _only_ids(head["left"])
-            return start
-        except (ValueError, KeyError, TypeError, RecursionError):
+            delimiter, files = head.pop("delimiter"), head.pop("files")
+            start = Start(body.decode(), **head)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
+        if start.generation != self.generation() or files != self.sums() or not Changes(self._root).mark():
+            return None
+        while (new := f"fleet-{os.urandom(8).hex()}") in start.text:
+            pass
+        start.text, start.news = start.text.replace(delimiter, new), start.news.replace(delimiter, new)
+        return start
 
     def is_stale(self) -> bool:
         """Return whether there is an outdated text where a new one can be written."""
@@ -232,7 +226,3 @@ class Ready:
 
     def _first_line(self, made_at: str) -> bytes:
         return f"{json.dumps({'generation': made_at, 'mark': Changes(self._root).mark()})}\n".encode()
-
-
-def _only_ids(value: object) -> list[str]:
-    return [id_ for id_ in value if isinstance(id_, str)] if isinstance(value, list) else []
