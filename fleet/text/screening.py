@@ -58,8 +58,9 @@ def one_line(text: str) -> str:
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """Return a number with its noun: ``1 lesson``, ``1,200 lessons``; ``many`` where it is more than an ``s`` more."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    """Return a number with its noun: ``1 lesson``, ``1,200 discoveries``; ``many`` for any other plural."""
+    many = many or (f"{one[:-1]}ies" if one.endswith("ry") else f"{one}s")
+    return f"{number:,} {one if number == 1 else many}"
 
 
 def shortened(text: str, chars_max: int) -> str:
