@@ -1,17 +1,14 @@
 """Derivation of a lesson's trigger from the commands, files and tools in its text, for a lesson without one.
 
 Precision comes before recall: a lesson at the wrong step is noise at each one. In a code span everything counts that
-has the form of a command or a path. Plain words count only where they are hardly anything else: a program and one of
-its own commands (``git push``, ``data/commands.txt``), a test runner, a path, a file with a known extension, a path
-called a folder. Programs that only read or change directory (``ls``, ``cat``, ``sed``) count with an option, or with a
-noun of theirs: "a sed expression"; in code that the text warns of, with any word behind them.
+has the form of a command or a path; plain words only where they are hardly anything else: a program and one of its own
+commands (``git push``), a test runner, a path, a file with a known extension, a path called a folder. Programs that
+only read or change directory (``ls``, ``sed``) count with an option, or with a noun of theirs: "a sed expression"; in
+code that the text warns of, with any word behind them. Behind "run" a code span is a command whatever its program, and
+a script is its run, by its name, from whatever folder; behind another verb it is an edit.
 
-A verb before a step says what it is: behind "run" a code span is a command whatever its program, and a script is its
-run, by its name, from whatever folder and by whatever interpreter. A script behind another verb is an edit.
-
-The wrong step comes first: the one behind "never", "not", "instead of" or "prefer ... over", and the code before
-"fails" or "is forbidden", is where the lesson is wanted, and what a guard may stop. The steps of the right way count
-only where the text names no wrong one.
+The wrong step comes first: the one behind "never", "instead of" and the like, or the code before "fails", is where the
+lesson is wanted, and what a guard may stop. The steps of the right way count only where no wrong one is named.
 """
 
 import re

@@ -5,8 +5,7 @@ piece loses the wrappers of its program: assignments, ``sudo``, ``timeout 60``, 
 accepted; the family of an unknown command is its first word.
 
 Two runs of one failure differ in times, addresses, temporary paths, counts and line numbers; its fingerprint has them
-folded. Names stay, in quotes or not: ``No module named 'a'`` and ``No module named 'b'`` are two errors, and to install
-one module after the other is progress. Every expression is linear, and no line is longer than ``_LINE_CHARS_MAX``.
+folded. Names stay: ``No module named 'a'`` and ``No module named 'b'`` are two errors. Every expression is linear.
 """
 
 import re
@@ -118,9 +117,9 @@ class Command:
 
     @property
     def lines(self) -> list[str]:
-        """Each simple command in it as a line, without its path and the options before a subcommand.
+        """Each simple command in it, and what each wrapper runs, without path and options before a subcommand.
 
-        Of a wrapped one, ``sudo ssh host rm x``, also what each wrapper runs; of ``python tools/x.py``, also ``x.py``.
+        Of ``python tools/x.py`` also ``x.py``.
         """
         scripts = filter(None, (_script_in(words) for words, _ in self._commands))
         return [" ".join(_from_subcommand(words)) for words, _ in self._commands] + [*map(" ".join, scripts)]

@@ -1,20 +1,15 @@
 """Detection of corrections in messages, by a sum of weighted phrases. A table and a few features, nothing learned.
 
 Only the sender's own words count (:mod:`fleet.text.prompts`), and within them the phrases of ``data/phrases.toml``. A
-phrase is worth 3 (strong), 2 (medium) or 1 (weak) points, and
-
-* nothing, when it is negated in its clause (25 characters back: "not wrong");
-* 1 less, when it is not strong and its sentence is a question or a condition ("if it is wrong"), or the message opens
-  with the word of a task ("add", "can you").
-
-Weak phrases count in a short message only, and there only together with another or as its first words. Points of
-different phrases add up: 3 make a strong signal, 2 a medium one, 1 a weak one. A message that opens with an exclusion
-("no problem") is none, unless a strong phrase follows. The kind is the first of frustration, knowledge and correction
-among the phrases; only where their points miss the minimum is praise returned, as ``validation``, no correction.
+phrase is worth 3 (strong), 2 (medium) or 1 (weak) points; nothing when it is negated in its clause; 1 less when it is
+not strong and its sentence is a question or a condition, or the message opens with the word of a task ("add"). Weak
+phrases count in a short message only, and there only together with another or as its first words. Points of different
+phrases add up to the same three levels. A message that opens with an exclusion ("no problem") is no signal, unless a
+strong phrase follows. The kind is the first of frustration, knowledge and correction among the phrases; only where
+their points miss the minimum is praise returned, as ``validation``, no correction.
 
 A short message below medium and without praise is weighed once more by *signs*: its opening, a question with its own
-answer, an expectation. The weights of signs add up, those of tasks and questions are negative, and a sum above a
-threshold makes a medium signal, never a strong one.
+answer, an expectation. Their weights, those of tasks and questions negative, make a medium signal at most.
 
 Phrases are matched as plain text: time is linear in the message, whatever phrases a configuration adds.
 """
@@ -33,7 +28,6 @@ PRECEDENCE = ("frustration", "knowledge", "correction", "validation")
 PRAISE = "validation"
 
 _NEGATION_CHARS = 25
-"""Greatest distance of a negation before its phrase."""
 _SHORT_CHARS = 160
 """Greatest length of a message in which weak phrases count."""
 EXCERPT_CHARS_MAX = 240
@@ -42,7 +36,6 @@ _SENTENCE_WORDS_MIN = 5
 _SENTENCE_CHARS = 300
 """Greatest distance from a phrase to the ends of its sentence."""
 _OPENING_CHARS_MAX = 2_000
-"""Greatest length of the fillers before the first word."""
 _HITS_MAX = 40
 """Greatest number of matches of one phrase."""
 _GERUND = "*ing"
@@ -50,9 +43,7 @@ _GERUND = "*ing"
 _LETTER = r"[^\W\u2e80-\U0010ffff]"
 """A part of a word, in scripts with spaces between words."""
 _LEXEME = r"[^\W_](?:[\w']*\w)?|[^\w\s]"
-"""A word, or a punctuation mark."""
 _TOKENS_MAX = 500
-"""Greatest number of tokens of a message that signs are matched with."""
 _ENDS = ".!?;:\n。！？；：…"
 _BREAKS = frozenset(_ENDS + ",，、()（）")
 _MARKS = " .,!\n。！，、"
