@@ -54,13 +54,7 @@ class _Term(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Entry of a page.
-
-    Attributes:
-        line: its line number in the page.
-        when: its date, as it is written there; "" for none.
-        lesson: the text of its lesson, so that a lesson is shown once; "" for none.
-    """
+    """Entry of a page, with its line, its date as it is written there, and its lesson, which is shown once."""
 
     line: int
     head: str
@@ -87,9 +81,7 @@ class _Hit(NamedTuple):
         where: file and line of a page's section: ``agents/velma/JOURNAL.md:12``; "" for a hit with an id.
         snippet: the part that matches, on one line; until ``_displayed`` the rest of its text.
         at: its time, a stamp or a heading's date; "" if unknown.
-        seen: how often a pattern was seen.
         changed: who edited which field of a pattern, in words.
-        contradicts: ids of the patterns that contradict a pattern.
     """
 
     kind: str
@@ -256,11 +248,11 @@ class _Sources:
     def hits(self, kind: str, expression: str, query: str = "") -> list[_Found]:
         """Return the hits of an expression, "" for none, best first; with ``query`` lessons of similar meaning, too."""
         if kind == PATTERN:
-            options = (expression, self._count)
+            stores, retired = self._stores if expression else [], self._everything
             found = (
-                (store, *row) for store in self._stores for row in store.matching(*options, retired=self._everything)
+                (store, *row) for store in stores for row in store.matching(expression, self._count, retired=retired)
             )
-            return self._lessons(found if expression else (), query)
+            return self._lessons(found, query)
         if kind == DISCOVERY:
             found_ids = self._workspace.discoveries.matching(expression, self._count) if expression else []
             entries = (self._workspace.discoveries.get(id_) for id_, _ in found_ids)
@@ -378,9 +370,7 @@ def _position(text: str, terms: Iterable[str]) -> int:
 def _rendered(hit: _Hit) -> str:
     count = f"{hit.seen}x" if hit.kind == PATTERN else ""
     details = [hit.kind, count, hit.who, hit.changed, day(hit.at), "retired" if hit.retired else ""]
-    text = _snippet(hit.text)
     details += [f"contradicts {each}" for each in hit.contradicts]
-    rows = [f"{hit.id or hit.where}  {_PART.join(filter(None, details))}", f"  {text}"]
-    if hit.snippet.strip("…") not in text:
-        rows.append(f"  > {hit.snippet}")
-    return "\n".join(rows)
+    text = _snippet(hit.text)
+    also = [] if hit.snippet.strip("…") in text else [f"  > {hit.snippet}"]
+    return "\n".join([f"{hit.id or hit.where}  {_PART.join(filter(None, details))}", f"  {text}", *also])

@@ -38,8 +38,6 @@ def screen(text: str, *, home: str | None = None) -> ScreenedText:
 
     Lines stay lines (``\r\n`` becomes ``\n``). A whole ``ESC [ ... m`` is removed, since grep and git colour the middle
     of a token; of any other escape only the ESC. ``home``, when it is under ``/home/`` or ``/Users/``, becomes ``~``.
-    An emoji may lose its joiner and its variation selector (a family comes apart, a heart turns plain): see
-    ``strip_controls``.
     """
     if is_harmless(text):
         return ScreenedText(text, ())
@@ -246,14 +244,10 @@ _NAME_HINTS = (
 
 def _has_token_run(text: str) -> bool:
     """Return whether a word may be a token: a long one with a digit that is no id of ours, or with a known prefix."""
-    return any(map(_may_be_token, _TOKEN_RUN.findall(text)))
-
-
-def _may_be_token(run: str) -> bool:
-    if _DIGIT.search(run):
-        return not _OURS.fullmatch(run)
-    low = run.lower()
-    return any(hint in low for hint in _TOKEN_HINTS)
+    return any(
+        not _OURS.fullmatch(run) if _DIGIT.search(run) else any(map(run.lower().__contains__, _TOKEN_HINTS))
+        for run in _TOKEN_RUN.findall(text)
+    )
 
 
 def _may_hold_value(text: str, low: str) -> bool:
@@ -315,8 +309,7 @@ def _is_bearer(match: re.Match[str]) -> bool:
     """Return whether a value is a token, and no word of prose: "Authorization: Bearer authentication is ..."."""
     value, scheme = match["secret"], match["scheme"].lower()
     if not match["header"] or scheme not in ("bearer", "basic", "token"):
-        is_usual = match["header"] or scheme == "bearer"
-        return bool(is_usual and len(value) >= 20 and _DIGIT.search(value))
+        return bool((match["header"] or scheme == "bearer") and len(value) >= 20 and _DIGIT.search(value))
     is_token = len(value) >= 16 or bool(re.search("[0-9]|[a-z][A-Z]", value))
     return is_token and not _credentials().is_placeholder(value)
 
@@ -477,11 +470,8 @@ def strip_injected(text: str) -> str:
 def _without_host_frames(text: str) -> str:
     """Remove ``<hook_context>`` blocks. A block may contain the end mark itself: so the last one counts."""
     first, *blocks = re.split(_HOST_OPENS, text)
-    pieces = [first]
-    for block in blocks:
-        ends = [match.end() for match in re.finditer(_HOST_CLOSES, block)]
-        pieces.append(block[ends[-1] :] if ends else "")
-    return "".join(pieces)
+    behind = (re.split(_HOST_CLOSES, block) for block in blocks)
+    return "".join([first, *(parts[-1] for parts in behind if len(parts) > 1)])
 
 
 def _without_frames(text: str) -> str:
@@ -503,23 +493,14 @@ def _without_frames(text: str) -> str:
 
 
 def _without_lines(text: str) -> str:
+    """Remove what stands in a line up to its last evidence, and the line where nothing follows."""
     if "-" not in text:
         return text
-    return "\n".join(row for row in map(_without_evidence, text.split("\n")) if row is not None)
-
-
-def _without_evidence(row: str) -> str | None:
-    """Return the rest of a line behind its last evidence; None when there is none."""
-    ends = [match.end() for match in re.finditer(_EVIDENCE, row)]
-    if not ends:
-        return row
-    rest = row[ends[-1] :]
-    return rest if rest.strip(_AFTER) else None
+    rows = ((re.split(_EVIDENCE, row), row) for row in text.split("\n"))
+    return "\n".join(parts[-1] for parts, row in rows if parts[-1] == row or parts[-1].strip(_AFTER))
 
 
 def injected_id(text: str) -> str:
     """Return the id at the end of a copy of a shown lesson; "" for any other text."""
-    if "-" not in text or "(" not in text:
-        return ""
-    ids = [match["id"] for match in re.finditer(_EVIDENCE, text)]
+    ids = re.findall(_EVIDENCE, text) if "-" in text else []
     return str(ids[-1]) if ids and not strip_injected(text).strip(_AFTER + "\n") else ""
