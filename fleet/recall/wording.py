@@ -1,7 +1,6 @@
 """Renderers of lessons and discoveries: as list lines, as the pages of a clan, and as the context of a session.
 
-The context, which an agent reads first, has its memory, the clan's best lessons and the newest discoveries. It is data
-between two marks that no record can predict, and it says what it left out.
+The context is data between two marks that no record can predict, and it says what it left out.
 """
 
 import re
@@ -64,11 +63,9 @@ def _newest_first(discoveries: Iterable[Discovery]) -> list[Discovery]:
 
 
 class Renderer:
-    """Renderer of lessons and discoveries as list lines, with the names of their authors.
+    """Renderer of lessons and discoveries as list lines, with the names of their authors behind their emoji.
 
-    Args:
-        members: the agents' emoji by name.
-        short: shortened ids by their full ones; the others are shown in full.
+    ``short``: shortened ids by their full ones; the others are shown in full.
     """
 
     def __init__(self, members: Mapping[str, str] = {}, short: Mapping[str, str] = {}) -> None:
@@ -332,12 +329,9 @@ _GAP = "\n\n"
 
 
 class _Section(NamedTuple):
-    """List of records under a heading.
+    """List of records under a heading, best first, a line each.
 
-    Attributes:
-        rows: the records, best first, a line each.
-        total: number of records, also of those without a row.
-        opposed: number of those without a row that contradict each other.
+    ``total`` counts those without a row, too, and ``opposed`` those of them that contradict each other.
     """
 
     heading: str

@@ -65,7 +65,6 @@ _DAYS = {"day": 1, "week": 7, "fortnight": 14}
 _YEARS = range(1970, 2201)
 _WEEK = 7
 _MONTHS = 12
-
 _WORD = r"[^\W\d_]+(?:['’][^\W\d_]+)?"
 _NEAR_CHARS = 40
 _SENTENCE_CHARS = 400
@@ -108,14 +107,12 @@ class _Match(NamedTuple):
 
 
 def absolutize(text: str, written: datetime, *, keep_words: bool = False) -> str:
-    """Return a text with absolute dates for its relative ones. Idempotent.
+    """Return a text with absolute dates for its relative ones, each as exact as its phrase. Idempotent.
 
     The date replaces the phrase; where that would read wrong ("yesterday's build", "this morning") the words stay and
-    the date is added. Days and weeks become a day, months a month, years a year, hours and minutes a time with its
-    zone.
+    the date is added, as it always is to ``keep_words``.
 
     ``written``: its time of writing, in the time zone of its writer.
-    ``keep_words``: every date is added behind its phrase.
     """
     if not _language().expressions["hint"].search(text):
         return text

@@ -154,10 +154,9 @@ class Near(msgspec.Struct, frozen=True):
     @classmethod
     def same(cls, text: str, candidates: Sequence[tuple[str, str]], least: float) -> "Near | None":
         """Return the nearest of the candidates that score so much and surely say the same; None for none."""
-        for each in near(text, candidates, len(candidates) or 1):
+        for each in near(text, candidates, len(candidates)):
             mine, theirs = ParsedText.of([text, each.text])
-            is_sure = not (each.differs or mine.is_doubtful(theirs) or mine.is_part(theirs))
-            if each.score >= least and is_sure:
+            if each.score >= least and not (each.differs or mine.is_doubtful(theirs) or mine.is_part(theirs)):
                 return each
         return None
 
@@ -175,10 +174,9 @@ def near(
 ) -> list[Near]:
     """Return the candidates closest to a text, best first, with their differences; of a merged set only the closest.
 
-    Three rankings are fused: that of the candidates, which weighs rare words, that of the scores, which weighs how much
-    the lessons share, and that of the cosines, where there are some.
+    Three rankings are fused: that of the candidates (id and text, best first in the full-text index), which weighs rare
+    words, that of the scores, which weighs how much the lessons share, and that of the cosines.
 
-    ``candidates``: id and text of known lessons, best first, from the full-text index.
     ``meaning``: cosines of candidates with a similar meaning, best first.
     ``merged``: ids of merged candidates, to the id of their set.
     ``least``: least score of a candidate whose cosine is unknown or below ``CLOSE_MIN``.
@@ -222,9 +220,7 @@ class _Word(msgspec.Struct, frozen=True):
 class ParsedText:
     """Parsed text of a lesson. Only the stems and their sequence are worked out for each text: most are far away.
 
-    Attributes:
-        stems: of the words that are neither stop words nor negators; of stop words, too, where that leaves one at most.
-        numbers: with their units.
+    ``stems``: of the words that are neither stop words nor negators; of stop words, too, where that leaves one at most.
     """
 
     def __init__(self, clauses: list[list[_Word]], numbers: frozenset[tuple[str, str]]) -> None:
@@ -275,8 +271,7 @@ class ParsedText:
     def is_doubtful(self, other: "ParsedText") -> bool:
         """Return whether another text may say another thing, though no difference has a name.
 
-        So it may where they differ in one or two words at a single position, or in two that changed places, and where
-        the same numbers changed places.
+        They differ in one or two words at a single position, or words or numbers of them changed places.
         """
         one, theirs = self._decisive, other._decisive
         middles = _middles(one, theirs)
