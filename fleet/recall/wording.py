@@ -185,9 +185,9 @@ class Pages:
         heading = f"# What was found out ({counted(len(entries), 'discovery')})\n"
         return "\n".join([page, heading, "".join(map(self._discovery, entries))]) if entries else page
 
-    def discoveries(self, discoveries: Iterable[Discovery], count_max: int = limits.PAGE_LESSONS_MAX) -> str:
+    def discoveries(self, discoveries: Iterable[Discovery]) -> str:
         """Return ``discoveries.md``: the newest discoveries, a list item each, and the number of the others."""
-        entries = _newest_first(discoveries)
+        entries, count_max = _newest_first(discoveries), limits.PAGE_LESSONS_MAX
         summary = f"**{counted(len(entries), 'discovery')}**, newest first."
         if (left_out := len(entries) - count_max) > 0:
             summary += f"\nThe newest {count_max:,} are shown. {left_out:,} more: `fleet gossip`"

@@ -9,50 +9,18 @@ prefix is matched once, and a value is judged by its first 128 characters.
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache, partial
 
 from fleet.text import sections
 
 VALUE_PEEK_CHARS = 128  # a value is judged by this prefix; all of it is redacted
 _DIGIT = re.compile("[0-9]")
-_MIXED = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z]).{8,128}\Z")
-_ECHOES_MAX = 16  # values of a text that are searched for where no name stands before them, so that its cost is linear
-NAMED = "env-secret"
+_NAMED = "env-secret"
 """The kind of a value that its name alone makes a secret."""
 
 _Span = tuple[int, int, str]
 """Start and end of a secret, and its kind."""
-
-
-def redact_tokens(text: str, kinds: set[str]) -> str:
-    """Return the text without tokens of a known form; add their kinds."""
-    return _without(text, _provided(text), kinds)
-
-
-def redact_named(text: str, kinds: set[str]) -> str:
-    """Return the text without values that a name makes secret, wherever they stand; the names stay; add their kinds."""
-    values: set[str] = set()
-    for find in (_assigned, _loose, _compared, _signed, _typed):
-        spans = [*find(text)]
-        values.update(text[start:end] for start, end, _ in spans)
-        text = _without(text, spans, kinds)  # each on the result of the last: redacted values weigh nothing
-    for value in sorted(filter(_MIXED.match, values))[:_ECHOES_MAX]:
-        text = re.sub(rf"(?<![\w-]){re.escape(value)}(?![\w-])", f"[REDACTED:{NAMED}]", text)
-    return text
-
-
-def _without(text: str, spans: Iterable[_Span], kinds: set[str]) -> str:
-    """Return the text without some spans; of overlapping ones the first and longest is redacted."""
-    out: list[str] = []
-    position = 0
-    for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
-        if start >= position:
-            out += (text[position:start], f"[REDACTED:{kind}]")
-            kinds.add(kind)
-            position = end
-    return "".join((*out, text[position:])) if out else text
-
 
 # --- by the provider's form -------------------------------------------------------------------------------------------
 
@@ -70,7 +38,7 @@ _LONG_WORD = re.compile(r"[A-Za-z0-9_+/=~.:|!%?&$,-]{16,}+")
 """Words that may have a token in them: hardly any of prose and code, and they alone are searched."""
 
 
-def _provided(text: str) -> Iterator[_Span]:
+def provided(text: str) -> Iterator[_Span]:
     """Yield the spans of tokens of a known form, unordered."""
     words = "\n".join(_LONG_WORD.findall(text))
     for kind, prefix, tail in _forms(""):
@@ -150,7 +118,7 @@ def _assigned(text: str) -> Iterator[_Span]:
         position = named.end()
         if _is_secret(named, text):
             start, position = _value_span(text, position, len(text))
-            yield start, position, NAMED
+            yield start, position, _NAMED
 
 
 def _value_span(text: str, start: int, limit: int) -> tuple[int, int]:
@@ -228,14 +196,14 @@ def _loose(text: str) -> Iterator[_Span]:
             if start >= done and _is_random(named, peek, text[start - 1 : start]):
                 rest = None if text[start - 1] in "\"'" else _expression("rest").match(text, end)
                 done = position = rest.end() if rest else end
-                yield start, position, NAMED
+                yield start, position, _NAMED
                 break
 
 
 def _compared(text: str) -> Iterator[_Span]:
     for match in _expression("compared").finditer(text) if "=" in text else ():
         if _is_odd(match["value"], "'") and not _is_example(match["value"]):
-            yield *match.span("value"), NAMED
+            yield *match.span("value"), _NAMED
 
 
 def _is_innocent_name(text: str, named: re.Match[str]) -> bool:
@@ -349,7 +317,7 @@ def _signed(text: str) -> Iterator[_Span]:
             match["word"][0] in "Pp" and len(_expression("change").findall(core)) >= _CHANGES_MIN
         )
         if is_odd and not _expression("code").search(value) and _is_chosen(value) and _is_long(match, value):
-            yield *match.span(group), NAMED
+            yield *match.span(group), _NAMED
 
 
 def _typed(text: str) -> Iterator[_Span]:
@@ -357,7 +325,7 @@ def _typed(text: str) -> Iterator[_Span]:
     for match in _expression("typed").finditer(text) if any(name in text for name in _TYPING) else ():
         group = match.lastgroup or ""
         if _is_chosen(match[group]):
-            yield *match.span(group), NAMED
+            yield *match.span(group), _NAMED
 
 
 def _is_chosen(value: str) -> bool:
@@ -382,3 +350,7 @@ def _is_long(named: re.Match[str], value: str) -> bool:
 def _entropy(text: str) -> float:
     """Return the Shannon entropy of a text in bits a character."""
     return -sum(n / len(text) * math.log2(n / len(text)) for n in map(text.count, set(text)))
+
+
+FINDERS = (_assigned, _loose, _compared, _signed, _typed)
+"""What yields the values that a name makes secret, each to be asked about what the one before it has left."""

@@ -73,9 +73,8 @@ _JOINED = r"\s(?:or|and|nor)\s"
 def trigger(explicit: str, text: str, correct: str = "", wrong: str = "", *, step: str = "") -> str:
     """Return the trigger of a lesson: the given one, else one derived from its words; "" for neither.
 
-    The wrong step is the trigger: the command of ``wrong``, or the one that the words warn of, without any that the
-    right way takes, too, if others are left; where there is none, all steps in the words. ``step``, which was refused
-    or failed, comes in addition to those that the words name.
+    It is the wrong step: that of ``wrong``, or the one that the words warn of, without any that the right way takes,
+    too, if others are left; where there is none, all steps in the words. ``step``, which was refused or failed, is one.
     """
     if explicit or not _may_have_step(text, correct, wrong):
         return explicit or step
@@ -134,13 +133,12 @@ def _without_right(steps: list[str], text: str, correct: str) -> list[str]:
 
 def _warnings(text: str) -> Iterator[re.Match[str]]:
     low = text.lower()
-    if any(word in low for word in _WARNING):  # most texts have none, and every lesson that comes in is checked
-        yield from (each for each in re.finditer(_WRONG, text) if not each["over"] or _is_preferred(text, each.start()))
-
-
-def _is_preferred(text: str, position: int) -> bool:
-    """Return whether "over" at a position follows what is preferred: one may also iterate over something."""
-    return re.search(_PREFERRED, text[max(0, position - _PREFERRED_CHARS_MAX) : position]) is not None
+    if not any(word in low for word in _WARNING):  # most texts have none, and every lesson that comes in is checked
+        return
+    for each in re.finditer(_WRONG, text):
+        before = text[max(0, each.start() - _PREFERRED_CHARS_MAX) : each.start()]
+        if not each["over"] or re.search(_PREFERRED, before):  # one may also iterate over something
+            yield each
 
 
 def _verb(before: str) -> str:

@@ -40,8 +40,6 @@ class Event:
         offset, line: of its line, in bytes, and its number, from 1; 0 where only a part of the file was read.
     """
 
-    __slots__ = ("about", "at", "id", "is_ok", "kind", "line", "offset", "text", "tool")
-
     def __init__(
         self, kind: str, name: str = "", text: str = "", *, tool: str = "", about: str = "", is_ok: bool = True
     ) -> None:
@@ -63,8 +61,6 @@ class Objection:
         at, offset, line: as of an event; the offset is the call's, if there is one.
         is_mcp: its words are in the result of an MCP server's tool, which may have made up the refusal.
     """
-
-    __slots__ = ("about", "at", "id", "is_mcp", "kind", "line", "offset", "tool", "words")
 
     def __init__(self, kind: str, event: Event, call: Event | None) -> None:
         self.kind, self.id, self.words, self.at, self.line = kind, event.id, event.text, event.at, event.line
@@ -89,8 +85,6 @@ class Session:
         digest: 16 hex of the content; it changes when the session goes on.
         trouble: what was not read, and why; "" for none.
     """
-
-    __slots__ = ("cwd", "digest", "events", "host", "id", "lines", "path", "trouble")
 
     def __init__(self, path: str = "", name: str = "", host: str = "") -> None:
         self.path, self.host, self.id, self.cwd = path, host, name, ""
@@ -191,7 +185,7 @@ def _blocks(text: str) -> str:
             break
         end = text.find(">", start, start + 1000)
         name = text[start + 1 : end].split(maxsplit=1)[0] if end >= 0 and text[start + 1 : end].strip() else ""
-        if not name or not name.replace("-", "").replace("_", "").isalnum():
+        if not name.replace("-", "").replace("_", "").isalnum():
             pieces.append(text[position : start + 1])
             position = start + 1
             continue

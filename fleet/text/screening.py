@@ -13,7 +13,7 @@ characters of ``[A-Za-z0-9._-]``.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from types import ModuleType
 from typing import NamedTuple
@@ -208,26 +208,31 @@ _KEY_END = r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _KEY_BODY = r"[A-Za-z0-9+/=]{16}"
 _KEY_BODY_CUT_OFF = r"""(?:(?:\s|\\[nr]|["',+>|]){0,8}+[A-Za-z0-9+/=]{16,}+)++"""
 _DIGIT = re.compile("[0-9]")
+_MIXED = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z]).{8,128}\Z")
+_ECHOES_MAX = 16  # values of a text that are searched for where no name stands before them, so that its cost is linear
+
+_Span = tuple[int, int, str]
+"""Start and end of a secret, and its kind."""
 
 
 def _redact_once(text: str, kinds: set[str]) -> str:
     """Redact each kind in turn. No step depends on the result of a later one."""
     low = text.lower()
     if "-----begin" in low or "private-lines" in low:
-        text = _redact_key_blocks(text, kinds)
+        text = _without(text, _key_blocks(text), kinds)
     if "secret" in low:
-        text = _redact_each(_AWS_SECRETS, "aws-secret-key", text, kinds)
+        text = _without(text, _spans(_AWS_SECRETS, "aws-secret-key", text), kinds)
     if ("akia" in low or "asia" in low) and re.search(_AWS_KEY_ID, text):
-        text = _redact_each(_AWS_SECRETS_ALONE, "aws-secret-key", text, kinds, _is_mixed)
+        text = _without(text, _spans(_AWS_SECRETS_ALONE, "aws-secret-key", text, _is_mixed), kinds)
     is_named = any(hint in low for hint in _NAME_HINTS) and _may_hold_value(text, low)
     if is_named or _has_token_run(text):
-        text = _credentials().redact_tokens(text, kinds)
+        text = _without(text, _credentials().provided(text), kinds)
     if "://" in low and "@" in low:
-        text = _redact_each(_URL_PASSWORDS, "url-credentials", text, kinds, _is_password)
+        text = _without(text, _spans(_URL_PASSWORDS, "url-credentials", text, _is_password), kinds)
     if "bearer" in low or "authorization" in low:
-        text = _redact_each(_BEARER, "bearer-token", text, kinds, _is_bearer)
+        text = _without(text, _spans(_BEARER, "bearer-token", text, _is_bearer), kinds)
     if is_named:
-        text = _credentials().redact_named(text, kinds)
+        text = _redact_named(text, kinds)
     return text
 
 
@@ -275,23 +280,37 @@ def _hints_at_something(text: str) -> bool:
     return any(hint in low for hint in _HINTS) or _has_token_run(text)
 
 
-def _redact_each(
-    pattern: str,
-    kind: str,
-    text: str,
-    kinds: set[str],
-    probable: Callable[[re.Match[str]], bool] | None = None,
-) -> str:
-    """Redact the group ``secret`` of each probable match."""
+def _redact_named(text: str, kinds: set[str]) -> str:
+    """Return the text without values that a name makes secret, wherever they stand; the names stay; add their kinds."""
+    values: dict[str, str] = {}
+    for find in _credentials().FINDERS:
+        spans = [*find(text)]
+        values |= {text[start:end]: kind for start, end, kind in spans}
+        text = _without(text, spans, kinds)  # each on the result of the last: redacted values weigh nothing
+    for value in sorted(filter(_MIXED.match, values))[:_ECHOES_MAX]:
+        text = re.sub(rf"(?<![\w-]){re.escape(value)}(?![\w-])", f"[REDACTED:{values[value]}]", text)
+    return text
 
-    def marked(match: re.Match[str]) -> str:
-        if probable and not probable(match):
-            return match[0]
-        kinds.add(kind)
-        start, end = match.span("secret")
-        return f"{text[match.start() : start]}[REDACTED:{kind}]{text[end : match.end()]}"
 
-    return re.sub(pattern, marked, text)
+def _without(text: str, spans: Iterable[_Span], kinds: set[str]) -> str:
+    """Return the text without some spans, and add their kinds; of overlapping ones the first and longest goes."""
+    out: list[str] = []
+    position = 0
+    for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if start >= position:
+            out += (text[position:start], f"[REDACTED:{kind}]")
+            kinds.add(kind)
+            position = end
+    return "".join((*out, text[position:])) if out else text
+
+
+def _spans(
+    pattern: str, kind: str, text: str, probable: Callable[[re.Match[str]], bool] | None = None
+) -> Iterator[_Span]:
+    """Yield the group ``secret`` of each probable match."""
+    for match in re.finditer(pattern, text):
+        if probable is None or probable(match):
+            yield *match.span("secret"), kind
 
 
 def _is_mixed(match: re.Match[str]) -> bool:
@@ -321,22 +340,19 @@ def _credentials() -> ModuleType:
     return credentials
 
 
-def _redact_key_blocks(text: str, kinds: set[str]) -> str:
-    """Redact private keys, truncated ones too; a header without a key stays."""
+def _key_blocks(text: str) -> Iterator[_Span]:
+    """Yield private keys, truncated ones too; a header without a key is none."""
     ends = [match.span() for match in re.finditer(_KEY_END, text)]
-    out: list[str] = []
     done = number = 0
     for begin in re.finditer(_KEY_BEGIN, text):
         if begin.start() < done:
-            continue  # within the block just redacted
+            continue  # within the block before
         while number < len(ends) and ends[number][0] < begin.end():
             number += 1
         stop = _key_stop(text, begin.end(), ends[number] if number < len(ends) else None)
         if stop:
-            out += (text[done : begin.start()], "[REDACTED:private-key]")
+            yield begin.start(), stop, "private-key"
             done = stop
-            kinds.add("private-key")
-    return "".join((*out, text[done:]))
 
 
 def _key_stop(text: str, start: int, end: tuple[int, int] | None) -> int:
