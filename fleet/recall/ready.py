@@ -82,13 +82,7 @@ class Start:
 
 
 class Ready:
-    """Cached files of one agent.
-
-    Attributes:
-        start_file: path of the text, below the root.
-        triggers_file: path of the trigger table, below the root.
-        seen_file: path of the generation that the agent has seen, below the root.
-    """
+    """Cached files of one agent. Their paths are below the root."""
 
     def __init__(self, root: str, agent: str) -> None:
         self._root = root
@@ -145,12 +139,11 @@ class Ready:
 
     def _note(self, name: str, text: str) -> None:
         path = os.path.join(self._root, name)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             if not os.path.isdir(os.path.dirname(path)):
                 os.mkdir(os.path.dirname(path))  # and none above: a workspace that was taken away is not made again
-            handle = os.open(
-                path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
-            )
+            handle = os.open(path, flags, 0o644)
             with open(handle, "wb") as file:
                 file.write(f"{text}\n".encode())
         except OSError:
@@ -203,10 +196,9 @@ class Ready:
 
     def sums(self) -> dict[str, str]:
         """Return size and checksum of each file that the text is made from, "" for a missing one."""
-        sums: dict[str, str] = {}
         agent = self._agent
         home = f"{homes.Homes(self._root).current()}/{agent}"
-        sums[".fleet/ready/here"] = Changes(self._root).mark()
+        sums = {".fleet/ready/here": Changes(self._root).mark()}
         marks = f".fleet/promotion/{agent}.json", f".fleet/attempts/{agent}.won", self.seen_file, self._asked_file
         for path in (*_FILES, *(f"{home}/{name}" for name in _OWN_FILES), *marks):
             data = homes.read(os.path.join(self._root, path), _BYTES_MAX, follows=True)

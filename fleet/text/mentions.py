@@ -74,7 +74,7 @@ def trigger(explicit: str, text: str, correct: str = "", wrong: str = "", *, ste
     """Return the trigger of a lesson: the given one, else one derived from its words; "" for neither.
 
     It is the wrong step: that of ``wrong``, or the one that the words warn of, without any that the right way takes,
-    too, if others are left; where there is none, all steps in the words. ``step``, which was refused or failed, is one.
+    too, if others are left; where there is none, all steps in the words. ``step`` was refused or failed: it is added.
     """
     if explicit or not _may_have_step(text, correct, wrong):
         return explicit or step

@@ -1,12 +1,9 @@
 """Screening of text for secrets, hidden characters, terminal escapes and live Markdown.
 
 One module, because each step depends on the one before: secrets are searched only after the hidden characters that
-could split them are gone, and both outputs (a terminal, a page) must agree with the input on what is hidden. Screening
-runs where text enters and, as a gate, at every way out. Every pattern is linear: at most one start for each run of a
-class, possessive or bounded repetition, and no condition on what follows an unbounded one.
-
-Expressions behind a hint are texts, which ``re`` compiles at the first hint and caches: to compile all took a twentieth
-of a correction.
+could split them are gone, and both outputs (a terminal, a page) must agree with the input on what is hidden. Every
+pattern is linear: at most one start for each run of a class, possessive or bounded repetition, and no condition on what
+follows an unbounded one. Expressions behind a hint are texts, which ``re`` compiles at the first hint and caches.
 
 Token formats: the vendors' pages, and the rules of gitleaks. GitHub's ``ghs_`` tokens are, since April 2026, about 520
 characters of ``[A-Za-z0-9._-]``.
@@ -145,9 +142,8 @@ def strip_controls(text: str) -> str:
 
     Removed are C0 and C1 controls but ``\n`` and ``\t``, so ESC and 0x9b; bidi controls, zero-width and tag characters,
     variation selectors, fillers, interlinear annotation, lone surrogates, noncharacters. U+2028 and U+2029 become
-    ``\n``. The joiners U+200C and U+200D stay between two letters or vowel signs of a script that spells with them
-    (Arabic, Persian, Hindi, ...), and U+200D between two emoji, with one U+FE0F behind each; others are removed, as are
-    flags made of tags.
+    ``\n``. The joiners U+200C and U+200D stay between two letters of a script that spells with them (Arabic, Hindi,
+    ...), and U+200D between two emoji, with one U+FE0F behind each.
     """
     if _is_plain(text):
         return text
