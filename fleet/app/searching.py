@@ -37,11 +37,11 @@ def search(
 ) -> Answer:
     """Return what is known about a query: lessons, discoveries, corrections and journals, best first.
 
-    As ``recall.search``, and besides, "" for any:
+    As ``recall.search``, and besides:
 
-    ``agent``: who searches; the hits count as exposures of this agent.
-    ``by``: author of the hits, of the best ``_FILTERED_MAX``.
-    ``since``: first day of the hits.
+    ``agent``: who searches; the hits count as exposures of this agent. "": unknown.
+    ``by``: author of the hits, of the best ``_FILTERED_MAX``; "": any.
+    ``since``: first day of the hits; "": any, and hits without a date.
 
     Raises:
         UsageError: the query has no term, or a kind or the day is unknown.

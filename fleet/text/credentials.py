@@ -90,9 +90,9 @@ def _is_sample(token: str) -> bool:
     low = token[:VALUE_PEEK_CHARS].lower()
     if "example" in low or "xxxxxx" in low:
         return True
-    return len(token) >= _PUBLISHED_CHARS_MIN and hashlib.blake2b(
-        token.encode("utf-8", "replace"), digest_size=8
-    ).hexdigest() in _words("published")
+    if len(token) < _PUBLISHED_CHARS_MIN:
+        return False
+    return hashlib.blake2b(token.encode("utf-8", "replace"), digest_size=8).hexdigest() in _words("published")
 
 
 # --- NAME=value -------------------------------------------------------------------------------------------------------

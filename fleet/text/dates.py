@@ -179,15 +179,14 @@ def _is_date(match: _Match, text: str) -> bool:
     previous = preceding[-1] if preceding and re.search(r"[^\W\d_]\s+$", before) else ""
     if previous in words["before"] or (match.text in words["generic_days"] and previous in words["generic_before"]):
         return False
-    is_span, is_counted = match.text.split()[0] in words["spans"], match.phrase.by in ("n", "-n")
-    unlike = ["option", "talk", "of_weekday", *["owned"] * is_span, *["quantity", "counted"] * is_counted]
+    is_span = match.text.split()[0] in words["spans"]
+    unlike = ["option", "talk", "of_weekday"]
+    unlike += ["owned"] if is_span else []
+    unlike += ["quantity", "counted"] if match.phrase.by in ("n", "-n") else []
     if any(expressions[each].search(before) for each in unlike) or (is_span and previous in words["before_spans"]):
         return False
-    if any(expressions[each].match(after) for each in ("dated_after", "after_phrases")) or _is_title(
-        match, text, before
-    ):
-        return False
-    if words["after"] & {*following[:1]}:
+    has_other = any(expressions[each].match(after) for each in ("dated_after", "after_phrases"))
+    if has_other or words["after"] & {*following[:1]} or _is_title(match, text, before):
         return False
     if end != match.end:
         is_name = match.text in words["day_words"] or match.phrase.by == "n"  # "today's date", "30 days from today's"

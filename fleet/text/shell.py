@@ -320,7 +320,8 @@ def _module(words: list[str]) -> list[str]:
 
 def _inside(words: list[str], wrapper: _Wrapper) -> list[str] | None:
     """Return the words of the command that a wrapper runs; None when it runs none."""
-    (more, valued, [*missing]), index = wrapper, 1
+    more, valued, required = wrapper
+    missing, index = list(required), 1
     while index < len(words):
         word = words[index]
         if word.startswith("-"):

@@ -98,9 +98,9 @@ _Wording = tuple[frozenset[str], ...]
 
 
 class _Signs(NamedTuple):
-    """Signs of an objection in one language, each with its weight.
+    """Signs of an objection in one language: the weight of each, and its wordings.
 
-    A message has so many ``words``, and their sum is ``enough``.
+    ``words``: least and greatest number of words of a message; ``enough``: least sum of the weights.
     """
 
     enough: int
@@ -160,8 +160,8 @@ def _table_of(settings: Any) -> _Table:
     """Return the table for ``[triggers]``; None means the defaults."""
     if settings is None:
         return _table(LANGUAGES)
-    own, given = (settings.weak, settings.medium, settings.strong), (settings.exclusions, settings.without)
-    return _table(tuple(settings.languages), tuple(map(tuple, own)), *map(tuple, given))
+    own = tuple(tuple(phrases) for phrases in (settings.weak, settings.medium, settings.strong))
+    return _table(tuple(settings.languages), own, tuple(settings.exclusions), tuple(settings.without))
 
 
 @lru_cache(maxsize=4)
