@@ -50,17 +50,15 @@ def find(workspace: Workspace, prefix: str, *, is_worded: bool = True, is_read: 
     """
     id_prefix = prefix if prefix.startswith("p-") else f"p-{prefix}"
     stores = sources(workspace)
-    ids = _with_prefix(stores, id_prefix)
-    if not ids:  # a correction of a moment ago may not be counted yet
+    found = _beginning(stores, id_prefix)
+    if not found:  # a correction of a moment ago may not be counted yet
         with suppress(FleetError):
             reconcile_all(workspace)
-        ids = _with_prefix(stores, id_prefix)
+        found = _beginning(stores, id_prefix)
     advice = next((text for kind, text in _OTHER_KINDS.items() if prefix.startswith(kind)), "")
     none = f"no lesson has an id that begins with {prefix[:40]!r}{advice}. `fleet patterns --all` lists them"
-    id_ = names.only({id_: _text(stores, id_) for id_ in ids[:_AMBIGUOUS_MAX]}, prefix, none, is_read=is_read)
-    known = chain(_private(workspace, id_).values(), (store.get(id_) for store in stores))
-    if (record := next(filter(None, known), None)) is None:
-        raise NoError(none)
+    id_ = names.only({id_: record.text for id_, record in found.items()}, prefix, none, is_read=is_read)
+    record = _private(workspace, id_).get(id_, found[id_])
     lines = filter(None, (store.line(id_) for store in stores)) if is_worded and not record.text else ()
     if any(fold(line, Policy(workspace.policy().cut)).text for line in lines):
         raise NoError(
@@ -87,12 +85,10 @@ def rows(hits: Iterable[Relevant], now_ms: int, remarks: Mapping[str, str]) -> l
     return [Renderer().lesson(each, ROW_CHARS_MAX) + remarks.get(each.id, "") for each in lessons]
 
 
-def _text(stores: Sequence[Patterns], id_: str) -> str:
-    return next((record.text for store in stores if (record := store.get(id_)) is not None), "")
-
-
-def _with_prefix(stores: Sequence[Patterns], prefix: str) -> list[str]:
-    return sorted({id_ for store in stores for id_ in store.beginning(prefix)})
+def _beginning(stores: Sequence[Patterns], prefix: str) -> dict[str, Pattern]:
+    """Return the first records whose ids begin so, by their id; of one in several stores that of the first."""
+    ids = sorted({id_ for store in stores for id_ in store.beginning(prefix)})[:_AMBIGUOUS_MAX]
+    return {id_: record for id_ in ids for store in reversed(stores) if (record := store.get(id_)) is not None}
 
 
 def nearest(root: Path, texts: Sequence[str], count: int) -> list[tuple[Near, str]]:
@@ -112,14 +108,14 @@ def nearest(root: Path, texts: Sequence[str], count: int) -> list[tuple[Near, st
         named = [store.lessons_of([one.id for one in found]) for store in stores]
         # A private file may have of the clan's lesson no words at all, or those from before it was the clan's.
         lessons = {id_: each for some in named for id_, each in some.items() if each.is_listed}
-        known = [(each, lessons[each.id]) for each in found if each.id in lessons]
         by = Renderer()
+        known = ((lessons[each.id], each) for each in found if each.id in lessons)
         return [
             (
                 Near(one.id, one.text, each.score, each.differs),
                 "; ".join(filter(None, (by.author(one.by), by.edits(one)))),
             )
-            for each, one in known
+            for one, each in known
         ]
 
 
@@ -161,12 +157,8 @@ class ListFilter(NamedTuple):
             kind, agents, last = record.type, [names.agent_of(record.by)], record.at
         texts = (normalize("NFC", each.casefold()) for each in (self.kind, self.tag, kind, *record.tags))
         wanted_kind, wanted_tag, kind, *tags = texts
-        return (
-            wanted_kind in ("", kind)
-            and wanted_tag in ("", *tags)
-            and self.agent in ("", *agents)
-            and last >= self.since
-        )
+        is_meant = wanted_kind in ("", kind) and wanted_tag in ("", *tags)
+        return is_meant and self.agent in ("", *agents) and last >= self.since
 
     def lessons(
         self,
@@ -183,7 +175,6 @@ class ListFilter(NamedTuple):
         with suppress(FleetError):
             reconcile_all(workspace)
         patterns, private, refused = workspace.patterns, _private(workspace), len(workspace.db.refused())
-        is_filtered = any(self)
         if everything:
             records = {record.id: (record, into) for record, into in _everything(patterns)}
             records |= {id_: (record, "") for id_, record in private.items()}
@@ -194,7 +185,7 @@ class ListFilter(NamedTuple):
             private = _awake(private)
             clustered = patterns.lessons_of(chain.from_iterable(clusters.groups)) | private
             spare = sum(map(len, clusters.groups))  # behind the first wordings of clusters others move up
-            is_all = count is None or is_filtered
+            is_all = count is None or any(self)
             shared = patterns.lessons() if is_all else patterns.best("sight", (count or 0) + len(private) + spare)
             # A cluster as a whole may be among the best, though none of its wordings is.
             candidates = {each.id: each for each in chain(shared, clustered.values())} | private
@@ -203,7 +194,7 @@ class ListFilter(NamedTuple):
             order = ranked((cluster.lesson for cluster in groups.values()), "sight")
             rows = [(groups[lesson.id], "") for lesson in order]
             total = _count(patterns, private, clusters)
-        if is_filtered:
+        if any(self):
             rows = [row for row in rows if self.admits(row[0].lesson)]
             total = len(rows)
         return _Listing(rows[:count], total, refused)
@@ -225,10 +216,10 @@ def first_stamp(since: str) -> clock.Stamp:
     if span := re.fullmatch(r"(?a)(\d{1,4})([hdw])", since.strip()):
         return clock.shifted(clock.nearest(World().wall_ms()), -int(span[1]) * _SPANS_MS[span[2]])
     if (since_ms := dates.to_ms(since)) is None:
-        example = (
-            "the years 2000 to 2100, such as 2026-11-20, 2026-11-20T14:30Z, or 12h, 3d, 2w for hours, days, weeks ago"
+        raise UsageError(
+            "--since takes a day or a time in the years 2000 to 2100, such as 2026-11-20, 2026-11-20T14:30Z, or 12h, "
+            f"3d, 2w for hours, days, weeks ago; not {since[:40]!r}. Nothing was changed"
         )
-        raise UsageError(f"--since takes a day or a time in {example}; not {since[:40]!r}. Nothing was changed")
     return clock.nearest(since_ms)
 
 

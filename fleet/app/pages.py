@@ -21,15 +21,7 @@ from fleet.reflect.clusters import Clusters, Comparison, Weighing
 from fleet.share.remote import Files
 from fleet.store.lines import DISCOVERIES, PATTERNS, LineReader, lesson_lines
 from fleet.store.query import ranked
-from fleet.store.tree import (
-    DISCOVERIES_PAGE,
-    FORMAT,
-    FORMAT_TEXT,
-    FRONT_PAGE,
-    MEMBERS,
-    PAGE,
-    Members,
-)
+from fleet.store.tree import DISCOVERIES_PAGE, FORMAT, FORMAT_TEXT, FRONT_PAGE, MEMBERS, PAGE, Members
 from fleet.store.workspace import Workspace
 
 _SPARE = 2
@@ -87,14 +79,10 @@ def _page(
     members: Mapping[str, str],
     count: int,
 ) -> bytes:
-    shown, opposed = clusters.grouped(best, lookup), _opposed(clusters, lookup)
-    page = Pages(members).lessons(
-        [each.lesson for each in shown],
-        lessons_max=count,
-        total=total,
-        wordings={each.lesson.id: each.wordings[1:] for each in shown},
-        opposed=opposed,
-    )
+    shown = clusters.grouped(best, lookup)
+    lessons, wordings = [each.lesson for each in shown], {each.lesson.id: each.wordings[1:] for each in shown}
+    opposed = _opposed(clusters, lookup)
+    page = Pages(members).lessons(lessons, lessons_max=count, total=total, wordings=wordings, opposed=opposed)
     return page.encode()
 
 

@@ -1,16 +1,14 @@
 """Cache of the texts of a hook, which has some tens of milliseconds: a session's start and the trigger table.
 
 ``.fleet/ready/start-<agent>.txt`` holds the text; its first line has the generation of the records and a checksum of
-each small file that it was made from. A text is valid while both are the same, and is rendered again otherwise. One of
-these files is ``.fleet/seen/<agent>``: the generation up to which the agent has seen what is new, and the ids of news
-for which a text had no room. Both are written there when a text is shown; so news are shown once, and a start without
-news renders nothing. Likewise ``.fleet/seen/<agent>.asked`` has the ids of the corrections for whose lessons a start
-has asked.
+each small file that it was made from. A text is valid while both are the same. One of these files is
+``.fleet/seen/<agent>``, written when a text is shown: the generation up to which the agent has seen what is new, and
+the ids of news for which a text had no room. So news are shown once, and a start without news renders nothing.
+``.fleet/seen/<agent>.asked`` has the ids of the corrections for whose lessons a start has asked.
 ``.fleet/ready/triggers-<agent>.json`` holds the generation and, in its second line, the table (``recall.triggers``).
 A row of it without a trigger holds a remark on a lesson, for whoever shows the lesson without one.
-Each of these texts has the mark of this very folder in its first line: one that a cloned repository brings, or that was
-copied with the folder, is none, and is made anew.
-Little of the standard library, and nothing else: a hook imports this.
+Each has the mark of this very folder in its first line: what a cloned repository brings, or was copied with the folder,
+is made anew. Little of the standard library, and nothing else: a hook imports this.
 """
 
 # ruff: noqa: PTH102, PTH110, PTH112, PTH118, PTH120, PTH123
@@ -47,14 +45,19 @@ class Start:
         asked: ids of the corrections for whose lessons it asks.
     """
 
-    warning = ""
-    asked: Sequence[str] = ()
-    left: Sequence[str] = ()
-
     def __init__(
-        self, text: str, news: str = "", ids: Sequence[str] = (), new_ids: Sequence[str] = (), generation: str = ""
+        self,
+        text: str,
+        news: str = "",
+        ids: Sequence[str] = (),
+        new_ids: Sequence[str] = (),
+        generation: str = "",
+        left: Sequence[str] = (),
+        warning: str = "",
+        asked: Sequence[str] = (),
     ) -> None:
-        self.text, self.news, self.ids, self.new_ids, self.generation = text, news, ids, new_ids, generation
+        self.text, self.news, self.ids, self.new_ids = text, news, ids, new_ids
+        self.generation, self.left, self.warning, self.asked = generation, left, warning, asked
 
     def rendered(self, delimiter: str, files: dict[str, str]) -> bytes:
         """Return the content of the file of a cached text.
@@ -62,9 +65,8 @@ class Start:
         ``delimiter``: of the texts, at both ends alone.
         ``files``: the ``sums`` of the files, taken before any was read.
         """
-        head = {"delimiter": delimiter, "generation": self.generation, "files": files}
-        head |= {"ids": self.ids, "new_ids": self.new_ids, "asked": self.asked}
-        head |= {"news": self.news, "warning": self.warning, "left": self.left}
+        head = {"delimiter": delimiter, "files": files, **vars(self)}
+        del head["text"]
         return f"{json.dumps(head, separators=(',', ':'))}\n{self.text}".encode()
 
     @property
@@ -80,13 +82,7 @@ class Start:
 
 
 class Ready:
-    """Cached files of one agent.
-
-    Attributes:
-        start_file: path of the text, below the root.
-        triggers_file: path of the trigger table, below the root.
-        seen_file: path of the generation that the agent has seen, below the root.
-    """
+    """Cached files of one agent. Their paths are below the root."""
 
     def __init__(self, root: str, agent: str) -> None:
         self._root = root
@@ -101,24 +97,16 @@ class Ready:
         first_line, _, body = self._own(self.start_file, _BYTES_MAX).partition(b"\n")
         try:
             head = json.loads(first_line)
-            delimiter, news, context = head["delimiter"], head["news"], body.decode()
-            if not (isinstance(delimiter, str) and delimiter and isinstance(news, str)):
-                return None
-            if (
-                head["generation"] != self.generation()
-                or head["files"] != self.sums()
-                or not Changes(self._root).mark()
-            ):
-                return None
-            while (new := f"fleet-{os.urandom(8).hex()}") in context:
-                pass
-            texts = context.replace(delimiter, new), news.replace(delimiter, new)
-            start = Start(*texts, _only_ids(head["ids"]), _only_ids(head["new_ids"]), head["generation"])
-            start.warning, start.asked = str(head["warning"]), list(map(str, head["asked"]))
-            start.left = _only_ids(head["left"])
-            return start
-        except (ValueError, KeyError, TypeError, RecursionError):
+            delimiter, files = head.pop("delimiter"), head.pop("files")
+            start = Start(body.decode(), **head)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
+        if start.generation != self.generation() or files != self.sums() or not Changes(self._root).mark():
+            return None
+        while (new := f"fleet-{os.urandom(8).hex()}") in start.text:
+            pass
+        start.text, start.news = start.text.replace(delimiter, new), start.news.replace(delimiter, new)
+        return start
 
     def is_stale(self) -> bool:
         """Return whether there is an outdated text where a new one can be written."""
@@ -151,12 +139,11 @@ class Ready:
 
     def _note(self, name: str, text: str) -> None:
         path = os.path.join(self._root, name)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             if not os.path.isdir(os.path.dirname(path)):
                 os.mkdir(os.path.dirname(path))  # and none above: a workspace that was taken away is not made again
-            handle = os.open(
-                path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644
-            )
+            handle = os.open(path, flags, 0o644)
             with open(handle, "wb") as file:
                 file.write(f"{text}\n".encode())
         except OSError:
@@ -209,10 +196,9 @@ class Ready:
 
     def sums(self) -> dict[str, str]:
         """Return size and checksum of each file that the text is made from, "" for a missing one."""
-        sums: dict[str, str] = {}
         agent = self._agent
         home = f"{homes.Homes(self._root).current()}/{agent}"
-        sums[".fleet/ready/here"] = Changes(self._root).mark()
+        sums = {".fleet/ready/here": Changes(self._root).mark()}
         marks = f".fleet/promotion/{agent}.json", f".fleet/attempts/{agent}.won", self.seen_file, self._asked_file
         for path in (*_FILES, *(f"{home}/{name}" for name in _OWN_FILES), *marks):
             data = homes.read(os.path.join(self._root, path), _BYTES_MAX, follows=True)
@@ -232,7 +218,3 @@ class Ready:
 
     def _first_line(self, made_at: str) -> bytes:
         return f"{json.dumps({'generation': made_at, 'mark': Changes(self._root).mark()})}\n".encode()
-
-
-def _only_ids(value: object) -> list[str]:
-    return [id_ for id_ in value if isinstance(id_, str)] if isinstance(value, list) else []

@@ -2,14 +2,14 @@
 
 Words are joined by OR and ranked by bm25; what has all of them comes first. They are looked up by their stems and as
 prefixes; scripts without blanks, and words with symbols (``C++``, ``--json``, ``.env``), as they are typed. What has
-symbols, or is no word of the index, is also looked for literally, as a part of the texts. No part of a query ever
-reaches SQLite as syntax. Where lessons have embeddings, both rankings are fused.
+symbols, or is the beginning of a word but not of its stem, is looked for literally where the index knows too little. No
+part of a query ever reaches SQLite as syntax. Where lessons have embeddings, both rankings are fused.
 """
 
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -44,9 +44,6 @@ _PART = " · "
 _FINAL = ".,;:!?…"
 _TERM = re.compile(r'"([^"]*)("?)|([^\s"]+)')
 _WORD = re.compile(r"[^\W_]+")
-_SYMBOL = re.compile(r"[^\w\s]|_")
-_ENDS = ("", "e", "i")
-"""Ends of a stem that are no part of its words: ``file`` is that of "filing", ``carri`` that of "carrying"."""
 
 
 class _Term(NamedTuple):
@@ -57,13 +54,7 @@ class _Term(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Entry of a page.
-
-    Attributes:
-        line: its line number in the page.
-        when: its date, as it is written there; "" for none.
-        lesson: the text of its lesson, so that a lesson is shown once; "" for none.
-    """
+    """Entry of a page, with its line, its date as it is written there, and its lesson, which is shown once."""
 
     line: int
     head: str
@@ -90,9 +81,7 @@ class _Hit(NamedTuple):
         where: file and line of a page's section: ``agents/velma/JOURNAL.md:12``; "" for a hit with an id.
         snippet: the part that matches, on one line; until ``_displayed`` the rest of its text.
         at: its time, a stamp or a heading's date; "" if unknown.
-        seen: how often a pattern was seen.
         changed: who edited which field of a pattern, in words.
-        contradicts: ids of the patterns that contradict a pattern.
     """
 
     kind: str
@@ -159,10 +148,10 @@ def search(
     kinds = [kind for kind in KINDS if kind in kinds]
     searched = closing(_Sources(workspace, sections, max(2 * limit, _POOL_MIN), everything=everything))
     with searched as sources, workspace.snapshot():  # else each lookup of a hit would refresh the database first
-        longer = _longer(terms, sources)
-        all_terms, any_term = _expressions(terms, longer)
+        all_terms, any_term = _expressions(terms)
         full = [sources.hits(kind, all_terms) for kind in kinds]
-        literal = _literal(kinds, terms, longer, sources)
+        is_enough = sum(map(len, full)) > limit
+        literal = [] if is_enough else [sources.literal(kind, [term.text for term in terms]) for kind in kinds]
         near = [sources.hits(kind, any_term, query) for kind in kinds]
     hits = _deduplicated([*_interleaved(full), *_interleaved(literal), *_interleaved(near)])
     shown = tuple(_displayed(hit, [term.text for term in terms]) for hit in hits[:limit])
@@ -207,14 +196,14 @@ def _clean(text: str) -> str:
     return one_line(strip_controls(text if text.isascii() else unicodedata.normalize("NFC", text)))
 
 
-def _expressions(terms: list[_Term], longer: Mapping[str, list[str]]) -> tuple[str, str]:
+def _expressions(terms: list[_Term]) -> tuple[str, str]:
     """Return two full-text expressions: one of all terms, and one of any term, or a word of one without its symbols.
 
     Both require what is quoted.
     """
-    required = [_expression(term, longer) for term in terms]
-    quoted = [_expression(term, longer) for term in terms if term.is_quoted]
-    any_of = [_expression(term, longer, is_whole=len(term.text) < _PREFIX_CHARS_MIN) for term in terms]
+    required = [_expression(term) for term in terms]
+    quoted = [_expression(term) for term in terms if term.is_quoted]
+    any_of = [_expression(term, is_whole=len(term.text) < _PREFIX_CHARS_MIN) for term in terms]
     with_symbols = [
         term.text for term in terms if not term.is_quoted and not _WORD.fullmatch(term.text) and " " not in term.text
     ]
@@ -224,62 +213,12 @@ def _expressions(terms: list[_Term], longer: Mapping[str, list[str]]) -> tuple[s
     return " AND ".join(filter(None, required)), " AND ".join(filter(None, [*quoted, f"({either})" if either else ""]))
 
 
-def _expression(term: _Term, longer: Mapping[str, list[str]], *, is_whole: bool = False) -> str:
-    """Return the full-text expression of a term, "" when no part of it is indexed."""
+def _expression(term: _Term, *, is_whole: bool = False) -> str:
+    """Return the full-text expression of a term, "" when no part of it is indexed; its last word may go on."""
     phrases = similarity.Words(term.text).phrases()
-    if not phrases:
-        return ""
     if not (term.is_quoted or is_whole) and len(term.text) > 1:
-        phrases = [_beginning(phrase, longer) for phrase in phrases]
-    return f"({' AND '.join(phrases)})"
-
-
-def _beginning(phrase: str, longer: Mapping[str, list[str]]) -> str:
-    """Return the expression of a phrase whose last word may go on."""
-    before, last = _split(phrase)
-    forms = [phrase] if phrase.endswith("*") else [phrase, f"{phrase} *"]
-    forms += [f'"{before}{word}"' for word in longer.get(last, ())]
-    return f"({' OR '.join(forms)})"
-
-
-def _split(phrase: str) -> tuple[str, str]:
-    """Return the words before the last one of a phrase, and the last one."""
-    before, blank, last = phrase.removesuffix(" *").strip('"').rpartition(" ")
-    return before + blank, last
-
-
-def _longer(terms: Sequence[_Term], sources: "_Sources") -> dict[str, list[str]]:
-    """Return known words by the beginning of them that is typed, where their stem is shorter: no prefix finds those.
-
-    One word for each stem: ``decorat`` is the beginning of "decorator", whose stem is ``decor``.
-    """
-    phrases = (phrase for term in terms if not term.is_quoted for phrase in similarity.Words(term.text).phrases())
-    typed = list(dict.fromkeys(_split(phrase)[1] for phrase in phrases))
-    shorter = {word: [word[:chars] + end for chars in range(2, len(word)) for end in _ENDS] for word in typed}
-    stems = similarity.Words.stems([*typed, *chain.from_iterable(shorter.values())])
-    found: dict[str, list[str]] = {}
-    for word, beginnings in shorter.items():
-        others = " OR ".join(f'"{each}"' for each in beginnings if stems[each] != stems[word])
-        found[word] = sources.words(word, others) if others else []
-    stems |= similarity.Words.stems(chain.from_iterable(found.values()))
-    by_stem = {word: {stems[each]: each for each in words} for word, words in found.items()}
-    return {
-        word: [each for stem, each in words.items() if not stem.startswith(stems[word])]
-        for word, words in by_stem.items()
-    }
-
-
-def _literal(
-    kinds: Iterable[str], terms: Sequence[_Term], longer: Mapping[str, list[str]], sources: "_Sources"
-) -> list[list[_Found]]:
-    """Return the hits of each kind that have all terms, those literally that no index of words can tell.
-
-    These are terms with symbols, which may stand within a word, and what is no beginning of a known word.
-    """
-    expressions = {term: _expression(term, longer) for term in terms}
-    parts = [term for term in terms if _SYMBOL.search(term.text) or not sources.is_known(expressions[term])]
-    others = " AND ".join(expressions[term] for term in terms if term not in parts)
-    return [sources.literal(kind, [term.text for term in parts], others) for kind in kinds] if parts else []
+        phrases = [phrase if phrase.endswith("*") else f"({phrase} OR {phrase} *)" for phrase in phrases]
+    return f"({' AND '.join(phrases)})" if phrases else ""
 
 
 # --- the sources ----------------------------------------------------------------------------------------------------
@@ -309,11 +248,11 @@ class _Sources:
     def hits(self, kind: str, expression: str, query: str = "") -> list[_Found]:
         """Return the hits of an expression, "" for none, best first; with ``query`` lessons of similar meaning, too."""
         if kind == PATTERN:
-            options = (expression, self._count)
+            stores, retired = self._stores if expression else [], self._everything
             found = (
-                (store, *row) for store in self._stores for row in store.matching(*options, retired=self._everything)
+                (store, *row) for store in stores for row in store.matching(expression, self._count, retired=retired)
             )
-            return self._lessons(found if expression else (), query)
+            return self._lessons(found, query)
         if kind == DISCOVERY:
             found_ids = self._workspace.discoveries.matching(expression, self._count) if expression else []
             entries = (self._workspace.discoveries.get(id_) for id_, _ in found_ids)
@@ -322,38 +261,16 @@ class _Sources:
         rows = self._texts.execute(sql, (expression, kind, self._count)) if expression else ()
         return [found for (number,) in rows for found in self._section(*self._sections[number - 1])]
 
-    def literal(self, kind: str, parts: Sequence[str], expression: str) -> list[_Found]:
-        """Return the hits that have all parts literally, of those that an expression finds; "" for all."""
+    def literal(self, kind: str, parts: Sequence[str]) -> list[_Found]:
+        """Return the hits that have all parts literally."""
         if kind == PATTERN:
-            options = (parts, expression)
-            found = (
-                (store, each) for store in self._stores for each in store.holding(*options, retired=self._everything)
-            )
-            return self._lessons((store, each, 0.0) for store, each in found)
+            ids = ((store, id_) for store in self._stores for id_ in store.holding(parts, retired=self._everything))
+            return self._lessons((store, id_, 0.0) for store, id_ in ids)
         if kind == DISCOVERY:
-            return [(each.id, _discovery(each)) for each in self._workspace.discoveries.holding(parts, expression)]
-        of_those = "AND rowid IN (SELECT rowid FROM passage WHERE passage MATCH ?)" if expression else ""
-        sql = f"SELECT rowid FROM passage WHERE kind = ? {of_those} ORDER BY rowid DESC"  # noqa: S608
-        rows = self._texts.execute(sql, (kind, *filter(None, [expression])))
-        pairs = (self._sections[number - 1] for (number,) in rows)
+            return [(each.id, _discovery(each)) for each in self._workspace.discoveries.holding(parts)]
+        pairs = ((page, section) for page, section in reversed(self._sections) if page.kind == kind)
         held = (pair for pair in pairs if Patterns.holds(f"{pair[1].head}\n{pair[1].body}", parts))
         return [hit for pair in held for hit in self._section(*pair)]
-
-    def is_known(self, expression: str) -> bool:
-        """Return whether an expression finds anything."""
-        sql = "SELECT 1 FROM passage WHERE passage MATCH ? LIMIT 1"
-        return bool(expression) and (
-            any(each.knows(expression) for each in (*self._stores, self._workspace.discoveries))
-            or self._texts.execute(sql, (expression,)).fetchone() is not None
-        )
-
-    def words(self, beginning: str, expression: str) -> list[str]:
-        """Return the words that begin so in all texts that an expression finds."""
-        part = beginning.lower()
-        texts = [text for each in (*self._stores, self._workspace.discoveries) for text in each.texts(expression, part)]
-        rows = self._texts.execute("SELECT head || ' ' || body FROM passage WHERE passage MATCH ?", (expression,))
-        words = " ".join([*texts, *(row[0] for row in rows)]).lower().split()
-        return [word for word in dict.fromkeys(words) if word.startswith(part)]
 
     def _lessons(self, found: Iterable[tuple[Patterns, str, float]], query: str = "") -> list[_Found]:
         """Return the hits of (store, id, bm25) of lessons, merged records as one; both rankings are fused."""
@@ -453,9 +370,7 @@ def _position(text: str, terms: Iterable[str]) -> int:
 def _rendered(hit: _Hit) -> str:
     count = f"{hit.seen}x" if hit.kind == PATTERN else ""
     details = [hit.kind, count, hit.who, hit.changed, day(hit.at), "retired" if hit.retired else ""]
-    text = _snippet(hit.text)
     details += [f"contradicts {each}" for each in hit.contradicts]
-    rows = [f"{hit.id or hit.where}  {_PART.join(filter(None, details))}", f"  {text}"]
-    if hit.snippet.strip("…") not in text:
-        rows.append(f"  > {hit.snippet}")
-    return "\n".join(rows)
+    text = _snippet(hit.text)
+    also = [] if hit.snippet.strip("…") in text else [f"  > {hit.snippet}"]
+    return "\n".join([f"{hit.id or hit.where}  {_PART.join(filter(None, details))}", f"  {text}", *also])

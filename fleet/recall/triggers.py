@@ -31,8 +31,9 @@ OPENING = (
     "instructions."
 )
 
+_TOOL = r"[\w.*?\[\]!-]{0,80}"
 _EDITING = frozenset({"edit", "multiedit", "notebookedit", "write"})
-_SEPARATORS = ("&&", "||", ";", "|", "\n", "&", "<<<", "$(", "`", "(", ")")
+_SEPARATORS = r"&&|\|\||<<<|\$\(|[;|&`()\n]"
 
 Trigger = tuple[tuple[str, str], ...]
 """Pairs of a tool and a pattern, both in lower case for tools; an empty pattern fits every call of the tool."""
@@ -44,7 +45,8 @@ def parse(trigger: str) -> Trigger:
     for entry in trigger[: ENTRIES_MAX * (PATTERN_CHARS_MAX + 80)].split(","):
         tool, colon, pattern = entry.partition(":")
         tool, pattern = tool.strip().lower(), pattern.strip()
-        if not _is_tool(tool) or (colon and not pattern) or not (tool or pattern):
+        # A command with spaces needs a colon, ``:git push*``.
+        if not re.fullmatch(_TOOL, tool) or (colon and not pattern) or not (tool or pattern):
             continue
         if len(pattern) <= PATTERN_CHARS_MAX and pattern.count("*") <= STARS_MAX:
             entries.append((tool or "*", pattern))
@@ -63,9 +65,8 @@ def check(trigger: str, done: str) -> str:
             "'Bash:git push*', 'Edit:*.sql' or 'mcp__github__*', several with commas between"
         )
     idle = [entry.strip() for entry in trigger.split(",") if any(not _is_called(tool) for tool, _ in parse(entry))]
-    if not idle:
-        return ""
-    return f"trigger {', '.join(idle)[:80]}: no host that `fleet install` sets up calls fleet before such a tool"
+    remark = f"trigger {', '.join(idle)[:80]}: no host that `fleet install` sets up calls fleet before such a tool"
+    return remark if idle else ""
 
 
 def due(
@@ -97,11 +98,6 @@ def framed(rows: Iterable[str], delimiter: str) -> str:
     """Return rows as data between two marks that no record can predict."""
     inner = "\n".join([OPENING, *rows]).replace(delimiter, "[…]")
     return f"{delimiter}\n{inner}\n{delimiter}"
-
-
-def _is_tool(name: str) -> bool:
-    """Return whether a name may be a tool's: a command with spaces needs a colon, ``:git push*``."""
-    return len(name) <= 80 and all(char.isalnum() or char in "_-.*?[]!" for char in name)
 
 
 def _is_called(wanted: str) -> bool:
@@ -143,9 +139,6 @@ def _commands(command: str) -> list[str]:
     line, plain = parsed.line[:SUBJECT_CHARS_MAX].strip(), parsed.plain_words
     if plain[:1] == ["fleet"] or plain[:2] == ["git", "commit"]:  # its words are text: `git commit -m "a; rm b"`
         return [line]
-    parts = line
-    for separator in _SEPARATORS:
-        parts = parts.replace(separator, "\0")
-    commands = [line, *(part.strip() for part in parts.split("\0")[:PARTS_MAX])]
+    commands = [line, *(part.strip() for part in re.split(_SEPARATORS, line)[:PARTS_MAX])]
     bare = [line for part in commands for line in shell.Command(part).lines]
     return list(dict.fromkeys(filter(None, [*commands, *bare])))

@@ -1,7 +1,6 @@
 """Renderers of lessons and discoveries: as list lines, as the pages of a clan, and as the context of a session.
 
-The context, which an agent reads first, has its memory, the clan's best lessons and the newest discoveries. It is data
-between two marks that no record can predict, and it says what it left out.
+The context is data between two marks that no record can predict, and it says what it left out.
 """
 
 import re
@@ -64,11 +63,9 @@ def _newest_first(discoveries: Iterable[Discovery]) -> list[Discovery]:
 
 
 class Renderer:
-    """Renderer of lessons and discoveries as list lines, with the names of their authors.
+    """Renderer of lessons and discoveries as list lines, with the names of their authors behind their emoji.
 
-    Args:
-        members: the agents' emoji by name.
-        short: shortened ids by their full ones; the others are shown in full.
+    ``short``: shortened ids by their full ones; the others are shown in full.
     """
 
     def __init__(self, members: Mapping[str, str] = {}, short: Mapping[str, str] = {}) -> None:
@@ -164,11 +161,9 @@ class Pages:
         wordings: Mapping[str, Sequence[Pattern]] = {},
         opposed: Sequence[tuple[Pattern, Pattern]] = (),
     ) -> str:
-        """Return ``patterns.md``: the best lessons, grouped by category.
+        """Return ``patterns.md``: the best lessons, grouped by category, and the number of the others.
 
         ``patterns``: the clan's lessons; retired ones and those without a text are left out.
-        ``lessons_max``: greatest number shown, published ones first, then the most seen; the page has the number of
-        the others.
         ``total``: their number, those of ``opposed`` included, when ``patterns`` are only candidates for the best.
         ``wordings``: the other wordings of a lesson, by its id.
         ``opposed``: pairs of contradicting lessons: shown as contradictions, and not as rules.
@@ -187,14 +182,13 @@ class Pages:
     def everything(self, patterns: Sequence[Pattern], discoveries: Iterable[Discovery]) -> str:
         """Return a page with every lesson, and behind them every discovery, newest first."""
         page, entries = self.lessons(patterns, lessons_max=max(1, len(patterns))), _newest_first(discoveries)
-        if not entries:
-            return page
-        return f"{page}\n# What was found out ({_discoveries(entries)})\n\n{''.join(map(self._discovery, entries))}"
+        heading = f"# What was found out ({counted(len(entries), 'discovery')})\n"
+        return "\n".join([page, heading, "".join(map(self._discovery, entries))]) if entries else page
 
-    def discoveries(self, discoveries: Iterable[Discovery], count_max: int = limits.PAGE_LESSONS_MAX) -> str:
+    def discoveries(self, discoveries: Iterable[Discovery]) -> str:
         """Return ``discoveries.md``: the newest discoveries, a list item each, and the number of the others."""
-        entries = _newest_first(discoveries)
-        summary = f"**{_discoveries(entries)}**, newest first."
+        entries, count_max = _newest_first(discoveries), limits.PAGE_LESSONS_MAX
+        summary = f"**{counted(len(entries), 'discovery')}**, newest first."
         if (left_out := len(entries) - count_max) > 0:
             summary += f"\nThe newest {count_max:,} are shown. {left_out:,} more: `fleet gossip`"
         origin = _ORIGIN.replace("patterns.jsonl", "discoveries.jsonl")
@@ -213,7 +207,7 @@ class Pages:
         """Return ``README.md`` of the branch: how to join, the newest records, contradictions, the share of agents."""
         entries = _newest_first(discoveries)
         pages = [f"[{counted(total, 'lesson')}]({PAGE})"] if total else []
-        pages += [f"[{_discoveries(entries)}]({DISCOVERIES_PAGE})"] if entries else []
+        pages += [f"[{counted(len(entries), 'discovery')}]({DISCOVERIES_PAGE})"] if entries else []
         parts = [f"{FRONT_MARK}\n{_FRONT}", f"All of it: {' · '.join(pages)}\n" if pages else "Nothing yet.\n"]
         if newest:
             parts += ["## Newest lessons\n", *map(self._item, newest[:_FRONT_LESSONS_MAX])]
@@ -229,7 +223,7 @@ class Pages:
 
     def _share(self, agent: str, share: Share) -> str:
         counts = [counted(share.lessons, "lesson")] if share.lessons else []
-        counts += [counted(share.discoveries, "discovery", "discoveries")] if share.discoveries else []
+        counts += [counted(share.discoveries, "discovery")] if share.discoveries else []
         counts += [f"newest of {newest}"] if (newest := day(share.newest)) else []
         name = "imports" if agent == names.IMPORT else self._named(agent)
         return f"- {name}: {', '.join(counts)}\n"
@@ -289,10 +283,6 @@ class Pages:
         return ", ".join(shown)
 
 
-def _discoveries(entries: Sequence[Discovery]) -> str:
-    return counted(len(entries), "discovery", "discoveries")
-
-
 def _escaped(value: object) -> str:
     return markdown_escape(inert(screened(value)))
 
@@ -339,19 +329,15 @@ _GAP = "\n\n"
 
 
 class _Section(NamedTuple):
-    """List of records under a heading.
+    """List of records under a heading, best first, a line each.
 
-    Attributes:
-        rows: the records, best first, a line each.
-        total: number of records, also of those without a row.
-        noun: singular and plural.
-        opposed: number of those without a row that contradict each other.
+    ``total`` counts those without a row, too, and ``opposed`` those of them that contradict each other.
     """
 
     heading: str
     rows: Sequence[str]
     total: int
-    noun: tuple[str, str]
+    noun: str
     command: str
     opposed: int = 0
 
@@ -360,9 +346,9 @@ class _Section(NamedTuple):
         left_out = self.total - len(rows)
         opposed = min(self.opposed, max(left_out, 0))
         why = "contradicts another" if opposed == 1 else "contradict each other"
-        note = [f"{counted(opposed, *self.noun)} left out that {why}; `fleet review`"] if opposed else []
+        note = [f"{counted(opposed, self.noun)} left out that {why}; `fleet review`"] if opposed else []
         left_out -= opposed
-        note += [f"{counted(left_out, *self.noun)} left out; `{self.command}`"] if left_out > 0 else []
+        note += [f"{counted(left_out, self.noun)} left out; `{self.command}`"] if left_out > 0 else []
         lines = [*([self.heading] if rows else []), *rows, *note]
         return _GAP + "\n".join(lines) if lines else ""
 
@@ -391,17 +377,12 @@ def session_context(
 
     Memory has the first claim on the room, up to its own limit, and all the rest has ``rest_max`` at most: pending
     decisions, new lessons, other lessons and discoveries share it, while a row fits. A memory beyond its limit has what
-    they leave. A record is shown whole or left out; lessons longer than
-    ``_LESSON_CHARS_LONG`` come last.
+    they leave. A record is shown whole or left out; lessons longer than ``_LESSON_CHARS_LONG`` come last.
 
     ``memory``: the hot part of its ``memory.md``, screened.
-    ``patterns``: the clan's lessons for the context, best first.
-    ``waiting``: pending decisions, a line each.
+    ``patterns``: the clan's lessons for the context, best first; ``news`` are new since the agent's last session.
     ``delimiter``: the mark at both ends, random: no record may predict it.
-    ``news``: the lessons that are new since the agent's last session, in their order.
     ``fresh``: ids of the new discoveries, which come before the others.
-    ``chars_max``: the room.
-    ``rest_max``: the room of all but the memory; where it is too small for any row, headings alone are shown.
     ``total``: number of lessons besides the new ones, when ``patterns`` are only some of them.
     ``opposed``: number of those among them that contradict each other, which ``patterns`` do not have.
     ``standing``: fleet's request to every agent, behind the second mark: it is no record.
@@ -416,7 +397,7 @@ def session_context(
     rows = Renderer(members, short)
     sections = (
         _decisions(waiting),
-        _lessons("New since your last session:", news, None, rows, shares)._replace(noun=("new lesson", "new lessons")),
+        _lessons("New since your last session:", news, None, rows, shares)._replace(noun="new lesson"),
         _lessons("Lessons of the clan:", listed, total, rows, shares)._replace(opposed=opposed),
         _newest(discoveries, fresh, rows, _Shares(by, rest_max // 3)),
     )
@@ -470,7 +451,7 @@ def _goes_on(left_out: int, size: int) -> str:
 
 def _decisions(lines: Sequence[str]) -> _Section:
     rows = [f"- {text}" for text in map(readable, lines) if text]
-    return _Section("Waiting for a decision:", rows, len(rows), ("decision", "decisions"), "fleet status")
+    return _Section("Waiting for a decision:", rows, len(rows), "decision", "fleet status")
 
 
 class _Shares:
@@ -482,9 +463,9 @@ class _Shares:
 
     def takes(self, id_: str, row: str) -> bool:
         """Return whether there is room for a row, and reserve it."""
-        if id_ not in self._by:
+        author = self._by.get(id_)
+        if author is None:
             return True
-        author = self._by[id_]
         is_fit = len(row) + 1 <= self._left[author]
         self._left[author] -= (len(row) + 1) * is_fit
         return is_fit
@@ -501,10 +482,10 @@ def _lessons(
     in_order = sorted(best[:LESSONS_MAX], key=lambda each: len(each.text) + len(each.correct) > _LESSON_CHARS_LONG)
     listed = ((lesson.id, renderer.lesson(lesson)) for lesson in in_order)
     rows = [row for id_, row in listed if shares.takes(id_, row)]
-    return _Section(heading, rows, len(best) if total is None else total, ("lesson", "lessons"), "fleet patterns")
+    return _Section(heading, rows, len(best) if total is None else total, "lesson", "fleet patterns")
 
 
 def _newest(discoveries: Iterable[Discovery], fresh: Collection[str], renderer: Renderer, shares: _Shares) -> _Section:
     newest = sorted(_newest_first(discoveries), key=lambda entry: entry.id not in fresh)
     rows = [row for entry in newest if shares.takes(entry.id, row := renderer.discovery(entry))]
-    return _Section("Newest discoveries:", rows, len(newest), ("discovery", "discoveries"), "fleet gossip")
+    return _Section("Newest discoveries:", rows, len(newest), "discovery", "fleet gossip")

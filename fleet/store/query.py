@@ -1,6 +1,7 @@
 """Queries over the joined records: one SELECT each. Every one brings the rows up to date first."""
 
 import json
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -91,32 +92,21 @@ class _Table:
         # Sorted here: with ORDER BY id, SQLite goes through all ids instead of the few of these generations.
         return sorted(row[0] for row in self._rows(f"SELECT id FROM {self._name} WHERE generation > ?", since))
 
-    def knows(self, expression: str) -> bool:
-        """Return whether an FTS5 expression finds a row."""
-        query = f"SELECT 1 FROM {self._index} WHERE {self._index} MATCH ? LIMIT 1"
-        return bool(self._rows(query, expression))
-
-    def texts(self, expression: str, part: str) -> list[str]:
-        """Return the words, as they are indexed, of rows that an FTS5 expression finds and that have some part."""
-        words = "text || ' ' || more"
-        query = f"SELECT {words} FROM {self._index} WHERE {self._index} MATCH ? AND instr(lower({words}), ?)"
-        return [row[0] for row in self._rows(query, expression, part)]
-
     @staticmethod
     def holds(text: str, parts: Iterable[str]) -> bool:
-        """Return whether a text has all of some parts literally, but for case and width."""
+        """Return whether a text has all of some parts, but for case and width; what has no symbol begins a word."""
         folded = _folded(text)
-        return all(_folded(part) in folded for part in parts)
+        expressions = ((part, re.escape(part)) for part in map(_folded, parts))
+        return all(re.search(rf"\b{each}" if part.isalnum() else each, folded) for part, each in expressions)
 
-    def _holding(self, parts: Sequence[str], expression: str, where: str, *values: object) -> list[str]:
-        """Return the ids of the rows whose line has all parts, of those that an FTS5 expression finds; "" for all."""
-        escaped = [json.dumps(part, ensure_ascii=False)[1:-1] for part in parts]
-        found = f"AND rowid IN (SELECT rowid FROM {self._index} WHERE {self._index} MATCH ?)" if expression else ""
-        query = f"SELECT id FROM {self._name} WHERE holds(line) {found} AND {where}"
+    def _holding(self, parts: Sequence[str], where: str, *values: object) -> list[str]:
+        """Return the ids of the rows whose line has all parts."""
+        escaped = [_folded(json.dumps(part, ensure_ascii=False)[1:-1]) for part in parts]
+        query = f"SELECT id FROM {self._name} WHERE holds(line) AND {where}"
 
         def read(db: Connection) -> list[str]:
-            db.create_function("holds", 1, lambda raw: self.holds(raw.decode(), escaped))
-            return [row[0] for row in db.execute(query, (*filter(None, [expression]), *values))]
+            db.create_function("holds", 1, lambda raw: all(map(_folded(raw.decode()).__contains__, escaped)))
+            return [row[0] for row in db.execute(query, values)]
 
         return self._ingest.ask(read)
 
@@ -316,10 +306,10 @@ class Patterns(_Table):
         """Return (id, bm25, smaller is better) of the lessons that an FTS5 expression finds."""
         return [(row[0], row[1]) for row in self._rows(_FOUND, expression, count * _LOOKED_UP, retired, count)]
 
-    def holding(self, parts: Sequence[str], expression: str, *, retired: bool = False) -> list[str]:
-        """Return the ids of records that have all parts literally, best first, of those an FTS5 expression finds."""
+    def holding(self, parts: Sequence[str], *, retired: bool = False) -> list[str]:
+        """Return the ids of records that have all parts literally, best first."""
         where = "(listed OR (? AND text != '')) ORDER BY published DESC, seen DESC, last DESC, id LIMIT ?"
-        records = self.some(self._holding(parts, expression, where, retired, _HOLDING_MAX))
+        records = self.some(self._holding(parts, where, retired, _HOLDING_MAX))
         return [each.id for each in records if self.holds("\n".join([each.text, *each.details()]), parts)]
 
     def _lines(self, query: str, *values: object) -> list[Line]:
@@ -386,10 +376,10 @@ class Discoveries(_Table):
         )
         return [(row[0], row[1]) for row in self._rows(query, expression, self._cut(), count)]
 
-    def holding(self, parts: Sequence[str], expression: str) -> list[Discovery]:
-        """Return the entries that have all parts literally, newest first, of those that an FTS5 expression finds."""
+    def holding(self, parts: Sequence[str]) -> list[Discovery]:
+        """Return the entries that have all parts literally, newest first."""
         where = f"{_SHOWN} ORDER BY at DESC LIMIT ?"
-        entries = map(self.get, self._holding(parts, expression, where, self._cut(), _HOLDING_MAX))
+        entries = map(self.get, self._holding(parts, where, self._cut(), _HOLDING_MAX))
         texts = ((each, (each.problem, each.solution, each.context, each.type, *each.tags)) for each in entries if each)
         return [each for each, of_entry in texts if self.holds("\n".join(of_entry), parts)]
 

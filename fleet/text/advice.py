@@ -27,12 +27,9 @@ BlockKind = Literal["paragraph", "item", "table", "quote"]
 
 
 class Block:
-    """Block of a section.
+    """Block of a section: from a line, counted from 1, to an end, that of the last item below an item.
 
     Attributes:
-        kind: paragraph, item of a list, table or quotation.
-        line: its first line, from 1.
-        end: its last line, that of the last item below an item.
         lines: its text, line by line, without marks of lists and quotations; of a table the rows.
         is_task: an item with a checkbox.
     """
@@ -50,14 +47,9 @@ class Block:
 
 
 class Section:
-    """Heading with its blocks and subsections.
+    """Heading, without marks, with its own blocks and its subsections; level and line of the page itself are 0.
 
-    Attributes:
-        level: 1 to 6; 0 is the page itself.
-        title: of the heading, without marks.
-        line: of the heading; 0 for the page.
-        end: last line of its own blocks.
-        blocks: its own, without those of its subsections.
+    ``end``: last line of its own blocks.
     """
 
     def __init__(self, level: int, title: str, line: int) -> None:
@@ -118,7 +110,9 @@ class _OutlineBuilder:
             if self._is_table:
                 self._add(Block("table", first + 1, *self._lines[first:last]))
         elif token.type == "list_item_open" and not self._quotes:
-            self._open_item(Block("item", first + 1))
+            item = Block("item", first + 1)
+            (self._items[-1].items if self._items else self._sections[-1].blocks).append(item)
+            self._items.append(item)
         elif token.type == "list_item_close" and not self._quotes:
             self._items.pop()
         elif token.type in ("heading_open", "heading_close"):
@@ -138,10 +132,6 @@ class _OutlineBuilder:
     def _add(self, block: Block) -> None:
         self._sections[-1].blocks.append(block)
         self._extend_to(block.end)
-
-    def _open_item(self, block: Block) -> None:
-        (self._items[-1].items if self._items else self._sections[-1].blocks).append(block)
-        self._items.append(block)
 
     def _text(self, text: str, line: int) -> None:
         lines = re.sub(r"(?<!\\)\\(?=\n)", "", text[:BLOCK_CHARS_MAX]).split("\n")  # a backslash is a hard line break
@@ -311,10 +301,8 @@ class Passage:
         bare = self.plain.strip(" *_\"'`.:。")
         if not bare or pattern(_NOTES, "nothing").fullmatch(bare.strip("()[]<>")):
             return True
-        return (
-            pattern(_NOTES, "bracketed").fullmatch(self.plain) is not None
-            or pattern(_NOTES, "template").search(_CODE.sub("``", self._text)) is not None
-        )
+        is_bracketed = pattern(_NOTES, "bracketed").fullmatch(self.plain) is not None
+        return is_bracketed or pattern(_NOTES, "template").search(_CODE.sub("``", self._text)) is not None
 
     def is_sentence(self) -> bool:
         """Return whether it is a statement, and not a name, a path, a date, a question or the start of a list."""
@@ -329,11 +317,8 @@ class Passage:
         if len(real) < 2 or len(words) + 2 * unspaced < _SHORT_WORDS - Passage(self.plain).is_order():
             return False
         is_foreign = any(char.isalpha() and not char.isascii() for char in bare)  # its verbs are not listed
-        return (
-            len(words) >= (_PLAIN_WORDS if is_foreign else _LONG_WORDS)
-            or Passage(self.plain).is_claim()
-            or unspaced > 2
-        )
+        is_long = len(words) >= (_PLAIN_WORDS if is_foreign else _LONG_WORDS)
+        return is_long or unspaced > 2 or Passage(self.plain).is_claim()
 
     def is_claim(self) -> bool:
         """Return whether it has a verb, and is no name of a thing."""
@@ -342,21 +327,15 @@ class Passage:
         plural = any(one.endswith("s") and two in lists["plural"] for one, two in pairwise(words))  # "Fields use ..."
         if self._is_ordered() or plural or not lists["claims"].isdisjoint(words):
             return True
-        return pattern(_NOTES, "required").search(self._text) is not None or any(
-            word in self._text for word in lists["predicates"]
-        )
+        is_required = pattern(_NOTES, "required").search(self._text) is not None
+        return is_required or any(word in self._text for word in lists["predicates"])
 
     def is_changelog(self) -> bool:
         """Return whether it is a line of a changelog: "Added a guard", and not "Added fields are ignored"."""
         words = [word.casefold() for word in _WORD.findall(_CODE.sub(" code ", self.plain)[:160])]
-        lists = _words()
-        is_named = re.search(r"[:：=]", self.plain[:60]) is not None  # "Hardened runtime + own certificate: ..."
-        return (
-            bool(words)
-            and not is_named
-            and words[0] in lists["done"]
-            and lists["verbs"].isdisjoint(words[1:_FINITE_WITHIN])
-        )
+        if not words or re.search(r"[:：=]", self.plain[:60]):  # "Hardened runtime + own certificate: ..."
+            return False
+        return words[0] in _words()["done"] and _words()["verbs"].isdisjoint(words[1:_FINITE_WITHIN])
 
     def is_order(self) -> bool:
         """Return whether it begins with an order: "Use pnpm", "Never commit secrets"."""
@@ -365,12 +344,9 @@ class Passage:
 
     def is_advice(self) -> bool:
         """Return whether it is a rule: a clause begins with an order, or it has a binding word."""
-        lists = _words()
-        return self._lower_words != [] and (
-            self._is_ordered()
-            or not lists["advice"].isdisjoint(self._lower_words)
-            or any(word in self.plain for word in lists["cjk"])
-        )
+        is_binding = not _words()["advice"].isdisjoint(self._lower_words)
+        has_words = self._lower_words != []
+        return has_words and (is_binding or self._is_ordered() or any(word in self.plain for word in _words()["cjk"]))
 
     def _is_ordered(self) -> bool:
         """Return whether a clause of it begins with an order: "When it hangs, restart the daemon"."""
@@ -404,14 +380,13 @@ def _without_marks(text: str) -> str:
     return bare.replace("**", "").replace("~~", "") if "*" in bare or "~" in bare else bare
 
 
-def _field(text: str) -> Field | None:
-    """Return the field of a text that begins with its label."""
-    match = pattern(_NOTES, "bold-label").match(text)
-    if match is None:
-        return None
-    label = Label(match["bold"] or match["box"] or match["plain"])
-    role = label.role
-    return Field(role[0], role[1], label.folded, match["value"].strip()) if role else None
+def _field(text: str) -> Field:
+    """Return the field of a text: that of the label at its beginning; without one its role is ""."""
+    if match := pattern(_NOTES, "bold-label").match(text):
+        label = Label(match["bold"] or match["box"] or match["plain"])
+        if role := label.role:
+            return Field(*role, label.folded, match["value"].strip())
+    return Field("", 0, "", text)
 
 
 def fields(text: str) -> list[Field]:
@@ -419,14 +394,12 @@ def fields(text: str) -> list[Field]:
 
     Text before the first label is a field with the role "".
     """
-    cuts: list[tuple[int, int]] = []
+    starts, ends = [0], list[int]()
     for match in pattern(_NOTES, "inner").finditer(text):
         role = Label(match["bold"] or match["plain"]).role
         is_code = any(code.start() < match.start() < code.end() for code in _CODE.finditer(text))
-        if role and role[0] in CONTENT_ROLES and not is_code:
-            start = match.start("mark") if match["mark"] else match.start("plain")
-            cuts.append((match.start(), start))
-    starts = [0, *(start for at, start in cuts if at > 0)]
-    ends = [*(at for at, _ in cuts if at > 0), len(text)]
-    pieces = [text[start:end].strip(" \t|→⇒") for start, end in zip(starts, ends, strict=True)]
-    return [_field(piece) or Field("", 0, "", piece) for piece in pieces if piece]
+        if role and role[0] in CONTENT_ROLES and not is_code and match.start() > 0:
+            starts.append(match.start("mark" if match["mark"] else "plain"))
+            ends.append(match.start())
+    pieces = [text[start:end].strip(" \t|→⇒") for start, end in zip(starts, [*ends, len(text)], strict=True)]
+    return [_field(piece) for piece in pieces if piece]

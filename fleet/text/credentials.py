@@ -9,51 +9,18 @@ prefix is matched once, and a value is judged by its first 128 characters.
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache, partial
-from typing import NamedTuple
 
 from fleet.text import sections
 
 VALUE_PEEK_CHARS = 128  # a value is judged by this prefix; all of it is redacted
 _DIGIT = re.compile("[0-9]")
-_MIXED = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z]).{8,128}\Z")
-_ECHOES_MAX = 16  # values of a text that are searched for where no name stands before them, so that its cost is linear
-NAMED = "env-secret"
+_NAMED = "env-secret"
 """The kind of a value that its name alone makes a secret."""
 
 _Span = tuple[int, int, str]
 """Start and end of a secret, and its kind."""
-
-
-def redact_tokens(text: str, kinds: set[str]) -> str:
-    """Return the text without tokens of a known form; add their kinds."""
-    return _without(text, _provided(text), kinds)
-
-
-def redact_named(text: str, kinds: set[str]) -> str:
-    """Return the text without values that a name makes secret, wherever they stand; the names stay; add their kinds."""
-    values: set[str] = set()
-    for find in (_assigned, _loose, _compared, _signed, _typed):
-        spans = [*find(text)]
-        values.update(text[start:end] for start, end, _ in spans)
-        text = _without(text, spans, kinds)  # each on the result of the last: redacted values weigh nothing
-    for value in sorted(filter(_MIXED.match, values))[:_ECHOES_MAX]:
-        text = re.sub(rf"(?<![\w-]){re.escape(value)}(?![\w-])", f"[REDACTED:{NAMED}]", text)
-    return text
-
-
-def _without(text: str, spans: Iterable[_Span], kinds: set[str]) -> str:
-    """Return the text without some spans; of overlapping ones the first and longest is redacted."""
-    out: list[str] = []
-    position = 0
-    for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
-        if start >= position:
-            out += (text[position:start], f"[REDACTED:{kind}]")
-            kinds.add(kind)
-            position = end
-    return "".join((*out, text[position:])) if out else text
-
 
 # --- by the provider's form -------------------------------------------------------------------------------------------
 
@@ -61,18 +28,17 @@ def _without(text: str, spans: Iterable[_Span], kinds: set[str]) -> str:
 @cache
 def _forms(section: str) -> list[list[str]]:
     """Return the kind, the prefix (or infix) and the expression of each provider's tokens."""
-    return [row.split(None, 2) for row in sections("providers.txt")[section]]
+    return [row.split(None, 2) for row in _sections("providers.txt")[section]]
 
 
+_sections = cache(sections)
 # Compiled with the first text that has the prefix: all 180 take 15 ms.
 _compiled = cache(partial(re.compile, flags=re.ASCII))
-
-
 _LONG_WORD = re.compile(r"[A-Za-z0-9_+/=~.:|!%?&$,-]{16,}+")
 """Words that may have a token in them: hardly any of prose and code, and they alone are searched."""
 
 
-def _provided(text: str) -> Iterator[_Span]:
+def provided(text: str) -> Iterator[_Span]:
     """Yield the spans of tokens of a known form, unordered."""
     words = "\n".join(_LONG_WORD.findall(text))
     for kind, prefix, tail in _forms(""):
@@ -80,13 +46,10 @@ def _provided(text: str) -> Iterator[_Span]:
         while start >= 0:
             end = start + len(prefix)
             match = _compiled(tail).match(text, end) if _is_border(text[max(0, start - 2) : start], prefix) else None
-            if (
-                match
-                and not text[match.end() : match.end() + 1].isalnum()
-                and not _is_sample(text[start : match.end()])
-            ):
-                yield start, match.end(), kind
-                end = match.end()
+            stop = match.end() if match else 0
+            if stop and not text[stop : stop + 1].isalnum() and not _is_sample(text[start:stop]):
+                yield start, stop, kind
+                end = stop
             start = text.find(prefix, end)
     for kind, infix, form in _forms("amid"):
         for word in _LONG_WORD.finditer(text) if infix in words else ():
@@ -103,12 +66,14 @@ def _is_border(before: str, prefix: str) -> bool:
     return not (last.isalnum() and prefix[0].isalnum())
 
 
-_expressions = cache(sections)
+@cache
+def _expression(name: str) -> re.Pattern[str]:
+    return re.compile("\n".join(_sections("expressions.txt")[name]))
 
 
 @cache
-def _expression(name: str) -> re.Pattern[str]:
-    return re.compile("\n".join(_expressions("expressions.txt")[name]))
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(" ".join(_sections("secrets.txt")[name]).split())
 
 
 _PUBLISHED_CHARS_MIN = 30  # no hash of the table is that of a shorter token
@@ -125,10 +90,9 @@ def _is_sample(token: str) -> bool:
     low = token[:VALUE_PEEK_CHARS].lower()
     if "example" in low or "xxxxxx" in low:
         return True
-    return (
-        len(token) >= _PUBLISHED_CHARS_MIN
-        and hashlib.blake2b(token.encode("utf-8", "replace"), digest_size=8).hexdigest() in _words().published
-    )
+    if len(token) < _PUBLISHED_CHARS_MIN:
+        return False
+    return hashlib.blake2b(token.encode("utf-8", "replace"), digest_size=8).hexdigest() in _words("published")
 
 
 # --- NAME=value -------------------------------------------------------------------------------------------------------
@@ -154,7 +118,7 @@ def _assigned(text: str) -> Iterator[_Span]:
         position = named.end()
         if _is_secret(named, text):
             start, position = _value_span(text, position, len(text))
-            yield start, position, NAMED
+            yield start, position, _NAMED
 
 
 def _value_span(text: str, start: int, limit: int) -> tuple[int, int]:
@@ -171,7 +135,7 @@ def _value_span(text: str, start: int, limit: int) -> tuple[int, int]:
 def _is_secret(named: re.Match[str], text: str) -> bool:
     """Return whether a value is a secret, by its name, the sign between them and its first characters."""
     name, position = named["name"], named.end()
-    if name == "KEY" or name.removesuffix("_KEY").lower().endswith(_words().no_secret):
+    if name == "KEY" or name.removesuffix("_KEY").lower().endswith(_words("no_secret")):
         return False
     start, end = _value_span(text, position, position + VALUE_PEEK_CHARS)
     value = text[start:end]
@@ -190,11 +154,9 @@ def _is_plausible(name: str, core: str) -> bool:
     word = core.upper().replace("-", "_")
     if name == word or name.endswith("_" + word):
         return False
-    if not _expression("password-name").search(name) and _ODD_FOR_TOKEN.search(core):
-        return False
-    return bool(_expression("password-name").search(name)) or (
-        len(core) >= 6 and not (core.isdigit() and len(core) <= 6)
-    )
+    if _expression("password-name").search(name):
+        return True
+    return len(core) >= 6 and not (core.isdigit() and len(core) <= 6) and not _ODD_FOR_TOKEN.search(core)
 
 
 # Characters of no token; behind an operator of a shell or of a URL the value has ended.
@@ -219,25 +181,8 @@ _PASSWORD_LIKE = re.compile(r"[!-~]+$")
 _CHANGES_MIN = 5
 
 
-class _Words(NamedTuple):
-    innocent: dict[str, tuple[str, ...]]  # by their first four letters
-    before_key: tuple[str, ...]
-    no_secret: tuple[str, ...]
-    published: frozenset[str]
-
-
-@cache
-def _words() -> _Words:
-    lists = {name: tuple(" ".join(rows).split()) for name, rows in sections("secrets.txt").items()}
-    innocent: dict[str, tuple[str, ...]] = {}
-    for word in lists["innocent"]:
-        innocent[word[:4]] = (*innocent.get(word[:4], ()), word)
-    return _Words(innocent, lists["before_key"], lists["no_secret"], frozenset(lists["published"]))
-
-
 def _has_innocent_word(low: str) -> bool:
-    words = _words().innocent
-    return any(low.startswith(words.get(low[start : start + 4], ()), start) for start in range(len(low) - 3))
+    return any(word in low for word in _words("innocent"))
 
 
 def _loose(text: str) -> Iterator[_Span]:
@@ -251,14 +196,14 @@ def _loose(text: str) -> Iterator[_Span]:
             if start >= done and _is_random(named, peek, text[start - 1 : start]):
                 rest = None if text[start - 1] in "\"'" else _expression("rest").match(text, end)
                 done = position = rest.end() if rest else end
-                yield start, position, NAMED
+                yield start, position, _NAMED
                 break
 
 
 def _compared(text: str) -> Iterator[_Span]:
     for match in _expression("compared").finditer(text) if "=" in text else ():
         if _is_odd(match["value"], "'") and not _is_example(match["value"]):
-            yield *match.span("value"), NAMED
+            yield *match.span("value"), _NAMED
 
 
 def _is_innocent_name(text: str, named: re.Match[str]) -> bool:
@@ -268,14 +213,11 @@ def _is_innocent_name(text: str, named: re.Match[str]) -> bool:
     if word == "PASS" and named["sign"].strip() == ":" and before[-1:] != "_":  # a test did
         return True
     if word.lower() in ("key", "pass", "auth") and not (word[0].isupper() and word[1:].islower()):
-        amid = before[-1:].isalpha()
-        if amid and not (word.lower() == "key" and before.endswith(_words().before_key)):
+        is_key = word.lower() == "key" and before.endswith(_words("before_key"))
+        if (before[-1:].isalpha() and not is_key) or (word.lower() == "pass" and named["tail"][:1].isalpha()):
             return True
-        if word.lower() == "pass" and named["tail"][:1].isalpha():
-            return True
-    return before.rstrip(" _-").endswith(_words().no_secret) or bool(
-        named["tail"] and _expression("no-tail").search(named["tail"])
-    )
+    has_tail = named["tail"] and _expression("no-tail").search(named["tail"])
+    return bool(has_tail) or before.rstrip(" _-").endswith(_words("no_secret"))
 
 
 def _loose_values(text: str, named: re.Match[str]) -> Iterator[tuple[int, int]]:
@@ -319,22 +261,15 @@ def _is_machine_made(text: str, start: int) -> bool:
 
 def _is_strong(named: re.Match[str]) -> bool:
     """Return whether the name is that of a password, which may have any character."""
-    start = named.start()
-    is_key = named["word"].lower() == "key" and _expression("key-prefix").search(
-        named.string[max(0, start - 8) : start]
-    )
-    return bool(is_key) or named["word"].lower().startswith(_STRONG)
+    before, word = named.string[max(0, named.start() - 8) : named.start()], named["word"].lower()
+    return word.startswith(_STRONG) or (word == "key" and _expression("key-prefix").search(before) is not None)
 
 
 def _is_random(named: re.Match[str], value: str, before: str) -> bool:
     """Return whether a value is random, by its length, its characters, its entropy and the words in it."""
-    if (
-        len(value) < 8
-        or (len(value) < 16 and value.isalpha())
-        or "[REDACTED:" in value
-        or _expression("placeholder").match(value)
-        or _is_example(value)
-    ):
+    if len(value) < 8 or (len(value) < 16 and value.isalpha()) or "[REDACTED:" in value:
+        return False
+    if _expression("placeholder").match(value) or _is_example(value):
         return False
     word = named["word"].lower()
     if _is_strong(named) and _is_odd(value, before):
@@ -382,7 +317,7 @@ def _signed(text: str) -> Iterator[_Span]:
             match["word"][0] in "Pp" and len(_expression("change").findall(core)) >= _CHANGES_MIN
         )
         if is_odd and not _expression("code").search(value) and _is_chosen(value) and _is_long(match, value):
-            yield *match.span(group), NAMED
+            yield *match.span(group), _NAMED
 
 
 def _typed(text: str) -> Iterator[_Span]:
@@ -390,7 +325,7 @@ def _typed(text: str) -> Iterator[_Span]:
     for match in _expression("typed").finditer(text) if any(name in text for name in _TYPING) else ():
         group = match.lastgroup or ""
         if _is_chosen(match[group]):
-            yield *match.span(group), NAMED
+            yield *match.span(group), _NAMED
 
 
 def _is_chosen(value: str) -> bool:
@@ -406,11 +341,16 @@ def _is_long(named: re.Match[str], value: str) -> bool:
     if named["word"].lower() not in ("token", "secret"):
         return True
     before = named.string[max(0, named.start() - 16) : named.start()].lower()
+    if before.rstrip(" _-").endswith(_words("no_secret")):
+        return False
     # One symbol in a token is a typing error: two are not.
-    is_random = len(value) >= 16 and _entropy(value) >= 3.3 and len(_expression("symbol").findall(value)) >= 2
-    return is_random and not before.rstrip(" _-").endswith(_words().no_secret)
+    return len(value) >= 16 and _entropy(value) >= 3.3 and len(_expression("symbol").findall(value)) >= 2
 
 
 def _entropy(text: str) -> float:
     """Return the Shannon entropy of a text in bits a character."""
     return -sum(n / len(text) * math.log2(n / len(text)) for n in map(text.count, set(text)))
+
+
+FINDERS = (_assigned, _loose, _compared, _signed, _typed)
+"""What yields the values that a name makes secret, each to be asked about what the one before it has left."""

@@ -65,7 +65,6 @@ _DAYS = {"day": 1, "week": 7, "fortnight": 14}
 _YEARS = range(1970, 2201)
 _WEEK = 7
 _MONTHS = 12
-
 _WORD = r"[^\W\d_]+(?:['’][^\W\d_]+)?"
 _NEAR_CHARS = 40
 _SENTENCE_CHARS = 400
@@ -84,22 +83,14 @@ class _Phrase(NamedTuple):
 
 
 class _Language(NamedTuple):
-    """Grammar of ``data/dates.toml``, compiled. A text in which ``hint`` finds nothing has no phrase."""
+    """Grammar of ``data/dates.toml``, compiled. A text in which its expression ``hint`` finds nothing has no phrase."""
 
-    expressions: Mapping[str, str]
-    hint: re.Pattern[str]
     pattern: re.Pattern[str]
     phrases: Sequence[_Phrase]
     numbers: Mapping[str, int]
     units: Mapping[str, str]
     weekdays: Mapping[str, int]
-    is_date: re.Pattern[str]
-    after_phrases: re.Pattern[str]
-    anchored: re.Pattern[str]
-    joined: re.Pattern[str]
-    owned: re.Pattern[str]
-    of_weekday: re.Pattern[str]
-    counted: re.Pattern[str]
+    expressions: Mapping[str, re.Pattern[str]]
     words: Mapping[str, frozenset[str]]
 
 
@@ -116,16 +107,14 @@ class _Match(NamedTuple):
 
 
 def absolutize(text: str, written: datetime, *, keep_words: bool = False) -> str:
-    """Return a text with absolute dates for its relative ones. Idempotent.
+    """Return a text with absolute dates for its relative ones, each as exact as its phrase. Idempotent.
 
     The date replaces the phrase; where that would read wrong ("yesterday's build", "this morning") the words stay and
-    the date is added. Days and weeks become a day, months a month, years a year, hours and minutes a time with its
-    zone.
+    the date is added, as it always is to ``keep_words``.
 
     ``written``: its time of writing, in the time zone of its writer.
-    ``keep_words``: every date is added behind its phrase.
     """
-    if not _language().hint.search(text):
+    if not _language().expressions["hint"].search(text):
         return text
     pieces, position = [], 0
     for match in _matches(text):
@@ -150,7 +139,7 @@ def _matches(text: str) -> Iterator[_Match]:
     listed = {
         match
         for pair in pairwise(matches)
-        if language.joined.fullmatch(text, pair[0].end, pair[1].start)
+        if language.expressions["joined"].fullmatch(text, pair[0].end, pair[1].start)
         for match in pair
     }
     matches = [match for match in matches if match not in listed and _is_date(match, text)]
@@ -164,10 +153,10 @@ def _hidden(text: str) -> bytearray:
     hidden, start = bytearray(len(text) + 1), 0
     code = {row.number for row in markdown.rows(text) if row.is_code}
     for number, line in enumerate(text.split("\n"), 1):
-        if number in code or re.match(_language().expressions["literal_row"], line):
+        if number in code or _language().expressions["literal_row"].match(line):
             hidden[start : start + len(line) + 1] = b"\1" * (len(line) + 1)
         start += len(line) + 1
-    for match in re.finditer(_language().expressions["protected"], text):
+    for match in _language().expressions["protected"].finditer(text):
         hidden[match.start() : match.end()] = b"\1" * len(match[0])
     return hidden
 
@@ -184,26 +173,20 @@ def _parsed(match: re.Match[str]) -> _Match:
 
 def _is_date(match: _Match, text: str) -> bool:
     """Return whether a phrase dates something, judged by the words around it."""
-    language, end = _language(), _possessive_end(text, match.end)
-    words = language.words
+    expressions, words, end = _language().expressions, _language().words, _possessive_end(text, match.end)
     before, after = text[max(match.start - _NEAR_CHARS, 0) : match.start], text[end : end + _NEAR_CHARS]
     preceding, following = _words_of(before), _words_of(after)
     previous = preceding[-1] if preceding and re.search(r"[^\W\d_]\s+$", before) else ""
-    if previous in words["before"] or (previous in words["before_spans"] and match.text.split()[0] in words["spans"]):
+    if previous in words["before"] or (match.text in words["generic_days"] and previous in words["generic_before"]):
         return False
-    if any(re.search(language.expressions[each], before) for each in ("option", "talk")):
+    is_span = match.text.split()[0] in words["spans"]
+    unlike = ["option", "talk", "of_weekday"]
+    unlike += ["owned"] if is_span else []
+    unlike += ["quantity", "counted"] if match.phrase.by in ("n", "-n") else []
+    if any(expressions[each].search(before) for each in unlike) or (is_span and previous in words["before_spans"]):
         return False
-    if match.text.split()[0] in words["spans"] and language.owned.search(before):  # "Bob's last week"
-        return False
-    if language.of_weekday.search(before) or _is_title(match, text, before):  # "on Monday two weeks ago"
-        return False
-    if words["after"] & {*following[:1]} or language.after_phrases.match(after):
-        return False
-    if language.is_date.match(after) or (match.text in words["generic_days"] and previous in words["generic_before"]):
-        return False
-    if match.phrase.by in ("n", "-n") and (
-        re.search(language.expressions["quantity"], before) or language.counted.search(before)
-    ):
+    has_other = any(expressions[each].match(after) for each in ("dated_after", "after_phrases"))
+    if has_other or words["after"] & {*following[:1]} or _is_title(match, text, before):
         return False
     if end != match.end:
         is_name = match.text in words["day_words"] or match.phrase.by == "n"  # "today's date", "30 days from today's"
@@ -220,7 +203,7 @@ def _is_title(match: _Match, text: str, before: str) -> bool:
     phrase = text[match.start : match.end]
     if phrase.isupper() or not phrase[:1].isupper() or match.phrase.weekday == "week":
         return False
-    return not re.search(_language().expressions["sentence_begins"], before)
+    return not _language().expressions["sentence_begins"].search(before)
 
 
 def _is_dated_sentence(match: _Match, text: str) -> bool:
@@ -236,7 +219,7 @@ def _is_dated_sentence(match: _Match, text: str) -> bool:
     if not match.phrase.only or _possessive_end(text, match.end) != match.end:
         return True
     if match.phrase.only in ("happened", "coming"):
-        if not sentence or _language().anchored.search(text, start, match.start):
+        if not sentence or _language().expressions["anchored"].search(text, start, match.start):
             return True
         if match.phrase.only == "happened":
             return bool(_past_verbs(before, after))
@@ -277,13 +260,13 @@ def _is_past(words: Sequence[str], verbs: str = "past") -> bool:
         return True
     if words[-1] in lists["either"] and not lists["persons"].isdisjoint(words[-2:-1]):
         return True
-    is_verb = words[-1] in lists[verbs] or re.fullmatch(_language().expressions["past"], words[-1])
+    is_verb = words[-1] in lists[verbs] or _language().expressions["past"].fullmatch(words[-1])
     return bool(is_verb and lists["now"].isdisjoint(words[-3:-1]))
 
 
 def _sentence(text: str, position: int) -> tuple[int, int]:
     first, last = max(position - _SENTENCE_CHARS, 0), min(position + _SENTENCE_CHARS, len(text))
-    sentence_end = re.compile(_language().expressions["sentence_end"])
+    sentence_end = _language().expressions["sentence_end"]
     ends = [match.end() for match in sentence_end.finditer(text, first, position)]
     following = sentence_end.search(text, position, last)
     return (ends[-1] if ends else first), (following.start() if following else last)
@@ -366,11 +349,12 @@ def _language() -> _Language:
     }
     phrases = sorted(raw["phrases"], key=lambda phrase: (-len(phrase.split()), phrase))
     alternatives = [rf"(?P<p{index}>{_alternative(phrase, index, slots)})" for index, phrase in enumerate(phrases)]
-    months = f"(?:{_any(raw['months'].split())})[a-z]*\\.?"
+    expressions = grammar["expressions"] | raw["expressions"]
+    slots |= {"number": _any(numbers), "month": _any(raw["months"].split()), "day": _any(day[:3] for day in weekdays)}
+    for name, inner in slots.items():
+        expressions = {key: value.replace(f"{{{name}}}", inner) for key, value in expressions.items()}
     lists = {key: value for key, value in raw.items() if isinstance(value, str)} | raw["only"]
     return _Language(
-        expressions=grammar["expressions"],
-        hint=re.compile(rf"\b(?:{raw['hint']})\b", re.IGNORECASE),
         pattern=re.compile(
             rf"\b(?<![\w@{{=/\\#$.\-+~<:%,])(?:{'|'.join(alternatives)})(?![\w@=/\\}}(\[]|-\w|[.:]\w|\s*:?=)"
         ),
@@ -378,17 +362,7 @@ def _language() -> _Language:
         numbers=numbers,
         units=units,
         weekdays=weekdays,
-        is_date=re.compile(
-            r"\s*,?\s*(?:on\s+)?\(?\s*(?:\d{4}-\d\d|\d{4}\)|\d{1,2}[./]\d{1,2}\b|"
-            rf"{months} \d|\d{{1,2}}(?:st|nd|rd|th)? {months})",
-            re.IGNORECASE,
-        ),
-        after_phrases=re.compile(rf"['’]?\s+(?:{raw['after_phrases']})\b", re.IGNORECASE),
-        anchored=re.compile(rf"\b(?:{raw['anchored']})\s+$", re.IGNORECASE),
-        joined=re.compile(rf"(?:\s*(?:[,/&–]|\b(?:{_any(raw['joined'].split())})\b))*\s*", re.IGNORECASE),
-        owned=re.compile(r"\w['’]s\s+$", re.IGNORECASE),
-        of_weekday=re.compile(rf"\b(?:{_any(weekdays)}|{_any(day[:3] for day in weekdays)})s?,?\s+$", re.IGNORECASE),
-        counted=re.compile(rf"\b(?:{_any(units)}|{_any(numbers)}),?\s+(?:and|or|to)?\s*$", re.IGNORECASE),
+        expressions={name: re.compile(expression) for name, expression in expressions.items()},
         words={key: frozenset(value.split()) for key, value in lists.items()},
     )
 

@@ -1,9 +1,8 @@
 """Parser of Markdown pages that people, tools and git have all written into: as rows, and as a page.
 
-Rows are lines with their comments, for pages in fleet's own format. Lines of a code fence are literal, HTML comments
-are taken out, and conflict markers of git are skipped. Each broken form (a fence or a comment that never closes, half a
-conflict) affects its own line and no other. Linear in the size of the page. A ``Page`` is the rows and their sections;
-its text can be edited by lines: every other line stays as it is.
+Rows are lines with their comments. Lines of a code fence are literal, HTML comments are taken out, and conflict markers
+of git are skipped. Each broken form (a fence or a comment that never closes, half a conflict) affects its own line and
+no other. Linear in the size of the page. A ``Page`` is the rows and their sections; its text is edited by lines.
 """
 
 import re
@@ -24,13 +23,9 @@ WHEN = (
 
 
 class Row(NamedTuple):
-    """Line of a page, without its comments.
+    """Line of a page, counted from 1: its text outside comments, and the comments that end on it.
 
-    Attributes:
-        number: of the line, from 1.
-        text: outside comments; "" on a line of comments alone.
-        comments: the contents of the comments that end on this line.
-        is_code: it is a line of a code fence.
+    ``is_code``: it is a line of a code fence.
     """
 
     number: int
@@ -68,9 +63,8 @@ def rows(text: str) -> Iterator[Row]:
     while index < len(lines):
         line = lines[index]
         if index in fences:
-            for number in range(index, fences[index] + 1):
-                if not _is_conflict_marker(lines[number]):
-                    yield Row(number + 1, lines[number], is_code=True)
+            fenced = enumerate(lines[index : fences[index] + 1], index + 1)
+            yield from (Row(number, each, is_code=True) for number, each in fenced if not _is_conflict_marker(each))
             index = fences[index] + 1
         elif "<!--" in line:
             index = yield from _beside_comments(lines, index)
@@ -206,8 +200,6 @@ def _indent(line: str) -> int:
 
 HEADING = r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*"
 """A heading's marks, and its title."""
-
-
 _FRONT = r"---[ \t]*\r?\n(?:(?:[A-Za-z_][\w-]{0,40}[ \t]*:.*|[ \t#-].*|\r?)\n){0,60}?(?:---|\.\.\.)[ \t]*\r?(?:\n|$)"
 
 

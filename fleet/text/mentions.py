@@ -1,17 +1,14 @@
 """Derivation of a lesson's trigger from the commands, files and tools in its text, for a lesson without one.
 
 Precision comes before recall: a lesson at the wrong step is noise at each one. In a code span everything counts that
-has the form of a command or a path. Plain words count only where they are hardly anything else: a program and one of
-its own commands (``git push``, ``data/commands.txt``), a test runner, a path, a file with a known extension, a path
-called a folder. Programs that only read or change directory (``ls``, ``cat``, ``sed``) count with an option, or with a
-noun of theirs: "a sed expression"; in code that the text warns of, with any word behind them.
+has the form of a command or a path; plain words only where they are hardly anything else: a program and one of its own
+commands (``git push``), a test runner, a path, a file with a known extension, a path called a folder. Programs that
+only read or change directory (``ls``, ``sed``) count with an option, or with a noun of theirs: "a sed expression"; in
+code that the text warns of, with any word behind them. Behind "run" a code span is a command whatever its program, and
+a script is its run, by its name, from whatever folder; behind another verb it is an edit.
 
-A verb before a step says what it is: behind "run" a code span is a command whatever its program, and a script is its
-run, by its name, from whatever folder and by whatever interpreter. A script behind another verb is an edit.
-
-The wrong step comes first: the one behind "never", "not", "instead of" or "prefer ... over", and the code before
-"fails" or "is forbidden", is where the lesson is wanted, and what a guard may stop. The steps of the right way count
-only where the text names no wrong one.
+The wrong step comes first: the one behind "never", "instead of" and the like, or the code before "fails", is where the
+lesson is wanted, and what a guard may stop. The steps of the right way count only where no wrong one is named.
 """
 
 import re
@@ -28,7 +25,8 @@ _WORDS_MAX = 6
 
 _COMMANDS = frozenset(sections("commands.txt")[""])
 _PROGRAMS = frozenset(command.partition(" ")[0] for command in _COMMANDS) | {"gradlew", "mvnw"}
-_WORDS_OF = {name: frozenset(words.split()) for name, words in (row.split(":") for row in sections("mentions.txt")[""])}
+_KNOWN = sections("mentions.txt")
+_WORDS_OF = {name: frozenset(words.split()) for name, words in (row.split(":") for row in _KNOWN[""])}
 _ALONE = _WORDS_OF["alone"]
 """Programs with a single purpose, whose names are no other words."""
 _GENERIC = _WORDS_OF["generic"]
@@ -62,42 +60,21 @@ _FOLDER = rf"(?ai)\b(?:folder|directory)\s`({_FOLDERS})/?`|(?<![\w/.])({_FOLDERS
 _NO_FILES = r"(?i:node|next|vue|nuxt|three|chart|express|alpine|ember|backbone|d3)\.(?:js|ts)"
 
 
-_WARNING = (
-    *("never", "not", "n't", "n’t", "avoid", "stop", "instead of", "rather than", "no longer", " over "),
-    *("` fails", "` is "),
+_WARNING = tuple(_KNOWN["warning"])
+_WRONG, _PREFERRED, _VERB, _DID, _RIGHT, _CLAUSE, _AFTER_PROGRAM = (
+    "\n".join(_KNOWN[name]).replace("{doing}", "|".join(_KNOWN["doing"]))
+    for name in ("wrong", "preferred", "verb", "did", "right", "clause", "after-program")
 )
-# Verbs before a step, with at most one word between.
-_DOING = (
-    r"(?:using|use|running|run|calling|call|executing|execute|typing|type|editing|edit|touching|touch|changing|change)"
-)
-_WRONG = rf"""(?ix)
-    (?P<failing>(?=`[^`\n]{{1,200}}`\ (?:fails|is\ (?:forbidden|banned|prohibited|not\ allowed))\b)) | (?<!\w)(?:
-      (?P<clear>instead\ of|rather\ than
-        |(?:(?:do|must|should|may|can)(?:\ not|n['’]?t)|cannot|never|avoid|stop|no\ longer)
-        (?:\ ever)?(?=\ {_DOING}\ ))
-    | (?:(?<!\bis\ )(?<!\bare\ )(?<!\bwas\ )(?<!\bdoes\ )(?<!\bdid\ )(?<!\bif\ )(?<!\bor\ )(?<!\bwhy\ )not|never|avoid
-        |(?P<over>over))
-    )\s(?:{_DOING}\s)?(?:(?:the|plain|bare|raw|a)\s)?"""
-_PREFERRED = r"(?i)(?<!\w)(?:prefer|favou?r|choose|pick|use)\s[^.;:!?\n]*$"
 _PREFERRED_CHARS_MAX = 120
-_VERB = r"""(?ix)(?<![\w-])(?:(?P<run>run|runs|running|ran|execute|executing|executed|invoke|invoking)
-      |(?P<edit>edit|edits|editing|touch|touching|change|changing|modify|modifying))
-    \s(?:(?:the|a|script|command|plain|bare|raw)\s)*$"""
 _VERB_CHARS_MAX = 40
-_DID = rf"(?i)(?:(?:i|we|it|the agent)\s)?(?:(?:just|only)\s)?(?:(?:ran|used|called|typed|tried|{_DOING})\s)?"
-_RIGHT = r"(?i)(?<!\w)(?:use|using|run|running|prefer|call|calling|type|always|instead|without)\s"
-_CLAUSE = r"""(?ix)(?:[\w-]{1,40}\ run(?=\ ))?(?:`[^`\n]{1,200}` | (?![,;:!?](?:\s|$)|\.(?:\s|$)|[—()]
-      |\s(?:but|before|without|until|unless|when|while|after|if|because|since|so|use|run|prefer)\s)[^`\n]){0,240}"""
 _JOINED = r"\s(?:or|and|nor)\s"
-_AFTER_PROGRAM = r"(?i)(?:|here|in|for|on|at|to|with|directly|by|from|again|anymore|anywhere|ever)$"
 
 
 def trigger(explicit: str, text: str, correct: str = "", wrong: str = "", *, step: str = "") -> str:
     """Return the trigger of a lesson: the given one, else one derived from its words; "" for neither.
 
-    The wrong step is the trigger: the command of ``wrong``, or the one that the words warn of, without any that the
-    right way takes, too, if others are left; where there is none, all steps in the words. ``step``, which was refused
-    or failed, comes in addition to those that the words name.
+    It is the wrong step: that of ``wrong``, or the one that the words warn of, without any that the right way takes,
+    too, if others are left; where there is none, all steps in the words. ``step`` was refused or failed: it is added.
     """
     if explicit or not _may_have_step(text, correct, wrong):
         return explicit or step
@@ -156,13 +133,12 @@ def _without_right(steps: list[str], text: str, correct: str) -> list[str]:
 
 def _warnings(text: str) -> Iterator[re.Match[str]]:
     low = text.lower()
-    if any(word in low for word in _WARNING):  # most texts have none, and every lesson that comes in is checked
-        yield from (each for each in re.finditer(_WRONG, text) if not each["over"] or _is_preferred(text, each.start()))
-
-
-def _is_preferred(text: str, position: int) -> bool:
-    """Return whether "over" at a position follows what is preferred: one may also iterate over something."""
-    return re.search(_PREFERRED, text[max(0, position - _PREFERRED_CHARS_MAX) : position]) is not None
+    if not any(word in low for word in _WARNING):  # most texts have none, and every lesson that comes in is checked
+        return
+    for each in re.finditer(_WRONG, text):
+        before = text[max(0, each.start() - _PREFERRED_CHARS_MAX) : each.start()]
+        if not each["over"] or re.search(_PREFERRED, before):  # one may also iterate over something
+            yield each
 
 
 def _verb(before: str) -> str:

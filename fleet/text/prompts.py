@@ -14,16 +14,11 @@ _PIECE_CHARS = 16 * 1024
 """Of a message longer than twice this, only the first and the last so many characters are read."""
 _UNSPACED_FROM = 0x2E80  # scripts from here on are written without spaces
 _HIDDEN = "·"
-"""Stand-in for a masked quotation or piece of code."""
 _BLOCKS_MAX = 100
 """Greatest number of ``<name>...</name>`` blocks in one message: each costs a search of its own."""
 _QUOTE_CHARS_MAX = 600
-"""Greatest length of a quotation."""
-
 EVENT_CHARS_MAX = 8_000
-"""Greatest length of an event's text; a longer one is cut."""
 _NAME_CHARS_MAX = 32
-"""Greatest length of an agent's name."""
 
 _KNOWN = sections("prompts.txt")
 _CUES = frozenset(cue for row in _KNOWN["cues"] for cue in row.split())
@@ -42,11 +37,8 @@ class Event:
         text: typed or printed text, or the words of a refusal.
         about: the command, the path, or the most telling argument of the call.
         at: its time, as the client writes it.
-        offset: of its line, in bytes.
-        line: its line number, from 1; 0 where only a part of the file was read.
+        offset, line: of its line, in bytes, and its number, from 1; 0 where only a part of the file was read.
     """
-
-    __slots__ = ("about", "at", "id", "is_ok", "kind", "line", "offset", "text", "tool")
 
     def __init__(
         self, kind: str, name: str = "", text: str = "", *, tool: str = "", about: str = "", is_ok: bool = True
@@ -66,13 +58,9 @@ class Objection:
     Attributes:
         id: of the call; of the line of a stopped turn.
         tool: of the refused call, or of the last one before the stop; "" for none.
-        at: its time, as the client writes it.
-        offset: in bytes, of the call, else of the line.
-        line: its line number; 0 where only a part of the file was read.
+        at, offset, line: as of an event; the offset is the call's, if there is one.
         is_mcp: its words are in the result of an MCP server's tool, which may have made up the refusal.
     """
-
-    __slots__ = ("about", "at", "id", "is_mcp", "kind", "line", "offset", "tool", "words")
 
     def __init__(self, kind: str, event: Event, call: Event | None) -> None:
         self.kind, self.id, self.words, self.at, self.line = kind, event.id, event.text, event.at, event.line
@@ -103,8 +91,6 @@ class Session:
         digest: 16 hex of the content; it changes when the session goes on.
         trouble: what was not read, and why; "" for none.
     """
-
-    __slots__ = ("cwd", "digest", "events", "host", "id", "lines", "path", "trouble")
 
     def __init__(self, path: str = "", name: str = "", host: str = "") -> None:
         self.path, self.host, self.id, self.cwd = path, host, name, ""
@@ -143,7 +129,9 @@ class Prompt:
         sender, body = _addressed(_cut(self.text))
         if body.lstrip().startswith(_HOST_MADE):
             return sender, ""
-        masked = _inline(_lines(_blocks(body)))
+        masked = _lines(_blocks(body))
+        for left, right in (("`", "`"), *_QUOTES):
+            masked = _pairs(masked, left, right)
         lines = [" ".join(line.split()) for line in masked.replace("’", "'").replace("*", "").split("\n")]
         return sender, "\n".join(line for line in lines if line)
 
@@ -167,7 +155,6 @@ def _addressed(message: str) -> tuple[str, str]:
     for tag, *attributes in map(str.split, _KNOWN["envelopes"]):
         if body.startswith((f"<{tag} ", f"<{tag}>")):
             head, _, tail = body[len(tag) + 1 :].partition(">")
-
             named = (head.partition(f' {name}="')[2].partition('"')[0].strip() for name in attributes)
             return _agent_name(next(filter(None, named), "agent")), tail.partition(f"</{tag}>")[0]
     for prefix in _KNOWN["prefixes"]:
@@ -204,7 +191,7 @@ def _blocks(text: str) -> str:
             break
         end = text.find(">", start, start + 1000)
         name = text[start + 1 : end].split(maxsplit=1)[0] if end >= 0 and text[start + 1 : end].strip() else ""
-        if not name or not name.replace("-", "").replace("_", "").isalnum():
+        if not name.replace("-", "").replace("_", "").isalnum():
             pieces.append(text[position : start + 1])
             position = start + 1
             continue
@@ -230,24 +217,13 @@ def _lines(text: str) -> str:
 
 
 def _is_output(bare: str) -> bool:
-    if bare.startswith(_LOG_STARTS):
-        return True
     first, _, rest = bare.partition(" ")
-    if first.endswith(_EXCEPTIONS):
-        return True
-
-    return first.count(":") >= 2 and any(c.isdigit() for c in first) and bool(rest)  # file.py:12:5: error
-
-
-def _inline(text: str) -> str:
-    """Mask inline code and quotations."""
-    text = _pairs(text, "`", "`")
-    for left, right in _QUOTES:
-        text = _pairs(text, left, right)
-    return text
+    is_position = first.count(":") >= 2 and any(c.isdigit() for c in first) and bool(rest)  # file.py:12:5: error
+    return bare.startswith(_LOG_STARTS) or first.endswith(_EXCEPTIONS) or is_position
 
 
 def _pairs(text: str, left: str, right: str) -> str:
+    """Mask what stands in such quotation marks, or in backticks."""
     if right not in text:
         return text
     pieces, position = [], 0

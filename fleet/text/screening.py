@@ -1,19 +1,16 @@
 """Screening of text for secrets, hidden characters, terminal escapes and live Markdown.
 
 One module, because each step depends on the one before: secrets are searched only after the hidden characters that
-could split them are gone, and both outputs (a terminal, a page) must agree with the input on what is hidden. Screening
-runs where text enters and, as a gate, at every way out. Every pattern is linear: at most one start for each run of a
-class, possessive or bounded repetition, and no condition on what follows an unbounded one.
-
-Expressions behind a hint are texts, which ``re`` compiles at the first hint and caches: to compile all took a twentieth
-of a correction.
+could split them are gone, and both outputs (a terminal, a page) must agree with the input on what is hidden. Every
+pattern is linear: at most one start for each run of a class, possessive or bounded repetition, and no condition on what
+follows an unbounded one. Expressions behind a hint are texts, which ``re`` compiles at the first hint and caches.
 
 Token formats: the vendors' pages, and the rules of gitleaks. GitHub's ``ghs_`` tokens are, since April 2026, about 520
 characters of ``[A-Za-z0-9._-]``.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from types import ModuleType
 from typing import NamedTuple
@@ -38,8 +35,6 @@ def screen(text: str, *, home: str | None = None) -> ScreenedText:
 
     Lines stay lines (``\r\n`` becomes ``\n``). A whole ``ESC [ ... m`` is removed, since grep and git colour the middle
     of a token; of any other escape only the ESC. ``home``, when it is under ``/home/`` or ``/Users/``, becomes ``~``.
-    An emoji may lose its joiner and its variation selector (a family comes apart, a heart turns plain): see
-    ``strip_controls``.
     """
     if is_harmless(text):
         return ScreenedText(text, ())
@@ -58,8 +53,9 @@ def one_line(text: str) -> str:
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """Return a number with its noun: ``1 lesson``, ``1,200 lessons``; ``many`` where it is more than an ``s`` more."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    """Return a number with its noun: ``1 lesson``, ``1,200 discoveries``; ``many`` for any other plural."""
+    many = many or (f"{one[:-1]}ies" if one.endswith("ry") else f"{one}s")
+    return f"{number:,} {one if number == 1 else many}"
 
 
 def shortened(text: str, chars_max: int) -> str:
@@ -146,9 +142,8 @@ def strip_controls(text: str) -> str:
 
     Removed are C0 and C1 controls but ``\n`` and ``\t``, so ESC and 0x9b; bidi controls, zero-width and tag characters,
     variation selectors, fillers, interlinear annotation, lone surrogates, noncharacters. U+2028 and U+2029 become
-    ``\n``. The joiners U+200C and U+200D stay between two letters or vowel signs of a script that spells with them
-    (Arabic, Persian, Hindi, ...), and U+200D between two emoji, with one U+FE0F behind each; others are removed, as are
-    flags made of tags.
+    ``\n``. The joiners U+200C and U+200D stay between two letters of a script that spells with them (Arabic, Hindi,
+    ...), and U+200D between two emoji, with one U+FE0F behind each.
     """
     if _is_plain(text):
         return text
@@ -209,26 +204,31 @@ _KEY_END = r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _KEY_BODY = r"[A-Za-z0-9+/=]{16}"
 _KEY_BODY_CUT_OFF = r"""(?:(?:\s|\\[nr]|["',+>|]){0,8}+[A-Za-z0-9+/=]{16,}+)++"""
 _DIGIT = re.compile("[0-9]")
+_MIXED = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z]).{8,128}\Z")
+_ECHOES_MAX = 16  # values of a text that are searched for where no name stands before them, so that its cost is linear
+
+_Span = tuple[int, int, str]
+"""Start and end of a secret, and its kind."""
 
 
 def _redact_once(text: str, kinds: set[str]) -> str:
     """Redact each kind in turn. No step depends on the result of a later one."""
     low = text.lower()
     if "-----begin" in low or "private-lines" in low:
-        text = _redact_key_blocks(text, kinds)
+        text = _without(text, _key_blocks(text), kinds)
     if "secret" in low:
-        text = _redact_each(_AWS_SECRETS, "aws-secret-key", text, kinds)
+        text = _without(text, _spans(_AWS_SECRETS, "aws-secret-key", text), kinds)
     if ("akia" in low or "asia" in low) and re.search(_AWS_KEY_ID, text):
-        text = _redact_each(_AWS_SECRETS_ALONE, "aws-secret-key", text, kinds, _is_mixed)
+        text = _without(text, _spans(_AWS_SECRETS_ALONE, "aws-secret-key", text, _is_mixed), kinds)
     is_named = any(hint in low for hint in _NAME_HINTS) and _may_hold_value(text, low)
     if is_named or _has_token_run(text):
-        text = _credentials().redact_tokens(text, kinds)
+        text = _without(text, _credentials().provided(text), kinds)
     if "://" in low and "@" in low:
-        text = _redact_each(_URL_PASSWORDS, "url-credentials", text, kinds, _is_password)
+        text = _without(text, _spans(_URL_PASSWORDS, "url-credentials", text, _is_password), kinds)
     if "bearer" in low or "authorization" in low:
-        text = _redact_each(_BEARER, "bearer-token", text, kinds, _is_bearer)
+        text = _without(text, _spans(_BEARER, "bearer-token", text, _is_bearer), kinds)
     if is_named:
-        text = _credentials().redact_named(text, kinds)
+        text = _redact_named(text, kinds)
     return text
 
 
@@ -245,14 +245,10 @@ _NAME_HINTS = (
 
 def _has_token_run(text: str) -> bool:
     """Return whether a word may be a token: a long one with a digit that is no id of ours, or with a known prefix."""
-    return any(map(_may_be_token, _TOKEN_RUN.findall(text)))
-
-
-def _may_be_token(run: str) -> bool:
-    if _DIGIT.search(run):
-        return not _OURS.fullmatch(run)
-    low = run.lower()
-    return any(hint in low for hint in _TOKEN_HINTS)
+    return any(
+        not _OURS.fullmatch(run) if _DIGIT.search(run) else any(map(run.lower().__contains__, _TOKEN_HINTS))
+        for run in _TOKEN_RUN.findall(text)
+    )
 
 
 def _may_hold_value(text: str, low: str) -> bool:
@@ -280,23 +276,37 @@ def _hints_at_something(text: str) -> bool:
     return any(hint in low for hint in _HINTS) or _has_token_run(text)
 
 
-def _redact_each(
-    pattern: str,
-    kind: str,
-    text: str,
-    kinds: set[str],
-    probable: Callable[[re.Match[str]], bool] | None = None,
-) -> str:
-    """Redact the group ``secret`` of each probable match."""
+def _redact_named(text: str, kinds: set[str]) -> str:
+    """Return the text without values that a name makes secret, wherever they stand; the names stay; add their kinds."""
+    values: dict[str, str] = {}
+    for find in _credentials().FINDERS:
+        spans = [*find(text)]
+        values |= {text[start:end]: kind for start, end, kind in spans}
+        text = _without(text, spans, kinds)  # each on the result of the last: redacted values weigh nothing
+    for value in sorted(filter(_MIXED.match, values))[:_ECHOES_MAX]:
+        text = re.sub(rf"(?<![\w-]){re.escape(value)}(?![\w-])", f"[REDACTED:{values[value]}]", text)
+    return text
 
-    def marked(match: re.Match[str]) -> str:
-        if probable and not probable(match):
-            return match[0]
-        kinds.add(kind)
-        start, end = match.span("secret")
-        return f"{text[match.start() : start]}[REDACTED:{kind}]{text[end : match.end()]}"
 
-    return re.sub(pattern, marked, text)
+def _without(text: str, spans: Iterable[_Span], kinds: set[str]) -> str:
+    """Return the text without some spans, and add their kinds; of overlapping ones the first and longest goes."""
+    out: list[str] = []
+    position = 0
+    for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if start >= position:
+            out += (text[position:start], f"[REDACTED:{kind}]")
+            kinds.add(kind)
+            position = end
+    return "".join((*out, text[position:])) if out else text
+
+
+def _spans(
+    pattern: str, kind: str, text: str, probable: Callable[[re.Match[str]], bool] | None = None
+) -> Iterator[_Span]:
+    """Yield the group ``secret`` of each probable match."""
+    for match in re.finditer(pattern, text):
+        if probable is None or probable(match):
+            yield *match.span("secret"), kind
 
 
 def _is_mixed(match: re.Match[str]) -> bool:
@@ -314,8 +324,7 @@ def _is_bearer(match: re.Match[str]) -> bool:
     """Return whether a value is a token, and no word of prose: "Authorization: Bearer authentication is ..."."""
     value, scheme = match["secret"], match["scheme"].lower()
     if not match["header"] or scheme not in ("bearer", "basic", "token"):
-        is_usual = match["header"] or scheme == "bearer"
-        return bool(is_usual and len(value) >= 20 and _DIGIT.search(value))
+        return bool((match["header"] or scheme == "bearer") and len(value) >= 20 and _DIGIT.search(value))
     is_token = len(value) >= 16 or bool(re.search("[0-9]|[a-z][A-Z]", value))
     return is_token and not _credentials().is_placeholder(value)
 
@@ -327,22 +336,19 @@ def _credentials() -> ModuleType:
     return credentials
 
 
-def _redact_key_blocks(text: str, kinds: set[str]) -> str:
-    """Redact private keys, truncated ones too; a header without a key stays."""
+def _key_blocks(text: str) -> Iterator[_Span]:
+    """Yield private keys, truncated ones too; a header without a key is none."""
     ends = [match.span() for match in re.finditer(_KEY_END, text)]
-    out: list[str] = []
     done = number = 0
     for begin in re.finditer(_KEY_BEGIN, text):
         if begin.start() < done:
-            continue  # within the block just redacted
+            continue  # within the block before
         while number < len(ends) and ends[number][0] < begin.end():
             number += 1
         stop = _key_stop(text, begin.end(), ends[number] if number < len(ends) else None)
         if stop:
-            out += (text[done : begin.start()], "[REDACTED:private-key]")
+            yield begin.start(), stop, "private-key"
             done = stop
-            kinds.add("private-key")
-    return "".join((*out, text[done:]))
 
 
 def _key_stop(text: str, start: int, end: tuple[int, int] | None) -> int:
@@ -476,11 +482,8 @@ def strip_injected(text: str) -> str:
 def _without_host_frames(text: str) -> str:
     """Remove ``<hook_context>`` blocks. A block may contain the end mark itself: so the last one counts."""
     first, *blocks = re.split(_HOST_OPENS, text)
-    pieces = [first]
-    for block in blocks:
-        ends = [match.end() for match in re.finditer(_HOST_CLOSES, block)]
-        pieces.append(block[ends[-1] :] if ends else "")
-    return "".join(pieces)
+    behind = (re.split(_HOST_CLOSES, block) for block in blocks)
+    return "".join([first, *(parts[-1] for parts in behind if len(parts) > 1)])
 
 
 def _without_frames(text: str) -> str:
@@ -502,23 +505,14 @@ def _without_frames(text: str) -> str:
 
 
 def _without_lines(text: str) -> str:
+    """Remove what stands in a line up to its last evidence, and the line where nothing follows."""
     if "-" not in text:
         return text
-    return "\n".join(row for row in map(_without_evidence, text.split("\n")) if row is not None)
-
-
-def _without_evidence(row: str) -> str | None:
-    """Return the rest of a line behind its last evidence; None when there is none."""
-    ends = [match.end() for match in re.finditer(_EVIDENCE, row)]
-    if not ends:
-        return row
-    rest = row[ends[-1] :]
-    return rest if rest.strip(_AFTER) else None
+    rows = ((re.split(_EVIDENCE, row), row) for row in text.split("\n"))
+    return "\n".join(parts[-1] for parts, row in rows if parts[-1] == row or parts[-1].strip(_AFTER))
 
 
 def injected_id(text: str) -> str:
     """Return the id at the end of a copy of a shown lesson; "" for any other text."""
-    if "-" not in text or "(" not in text:
-        return ""
-    ids = [match["id"] for match in re.finditer(_EVIDENCE, text)]
+    ids = re.findall(_EVIDENCE, text) if "-" in text else []
     return str(ids[-1]) if ids and not strip_injected(text).strip(_AFTER + "\n") else ""

@@ -5,8 +5,7 @@ piece loses the wrappers of its program: assignments, ``sudo``, ``timeout 60``, 
 accepted; the family of an unknown command is its first word.
 
 Two runs of one failure differ in times, addresses, temporary paths, counts and line numbers; its fingerprint has them
-folded. Names stay, in quotes or not: ``No module named 'a'`` and ``No module named 'b'`` are two errors, and to install
-one module after the other is progress. Every expression is linear, and no line is longer than ``_LINE_CHARS_MAX``.
+folded. Names stay: ``No module named 'a'`` and ``No module named 'b'`` are two errors. Every expression is linear.
 """
 
 import re
@@ -15,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from itertools import dropwhile, islice, takewhile
-from typing import NamedTuple
 
 from fleet.text import sections
 
@@ -41,12 +39,8 @@ _GROUPS = (["run"], ["compose"], ["mod"], ["pr"])  # words behind which the word
 _NOWHERE = ("/dev/null", "&1", "&2", "/dev/stderr", "/dev/stdout")
 
 
-class _Wrapper(NamedTuple):
-    """Wrapper of a program: the number of its own words, its options with a value, its required words."""
-
-    more: int
-    valued: tuple[str, ...]
-    needed: tuple[str, ...]
+_Wrapper = tuple[int, list[str], list[str]]
+"""Wrapper of a program: the number of its own words, its options with a value, its required words."""
 
 
 def _wrappers(rows: Iterable[str]) -> dict[str, list[_Wrapper]]:
@@ -54,8 +48,8 @@ def _wrappers(rows: Iterable[str]) -> dict[str, list[_Wrapper]]:
     for row in rows:
         head, _, valued = row.partition(":")
         name, *words = head.split()
-        needed = tuple(word for word in words if word != "+")
-        wrappers.setdefault(name, []).append(_Wrapper(words.count("+"), tuple(valued.split()), needed))
+        needed = [word for word in words if word != "+"]
+        wrappers.setdefault(name, []).append((words.count("+"), valued.split(), needed))
     return wrappers
 
 
@@ -110,7 +104,7 @@ class Command:
         Of several commands, that of the first that is a build or a test by default; else of the first that does not
         merely prepare.
         """
-        return _named(self._words)
+        return _named(self._words) if self._words else ""
 
     @property
     def plain_words(self) -> list[str]:
@@ -123,9 +117,9 @@ class Command:
 
     @property
     def lines(self) -> list[str]:
-        """Each simple command in it as a line, without its path and the options before a subcommand.
+        """Each simple command in it, and what each wrapper runs, without path and options before a subcommand.
 
-        Of a wrapped one, ``sudo ssh host rm x``, also what each wrapper runs; of ``python tools/x.py``, also ``x.py``.
+        Of ``python tools/x.py`` also ``x.py``.
         """
         scripts = filter(None, (_script_in(words) for words, _ in self._commands))
         return [" ".join(_from_subcommand(words)) for words, _ in self._commands] + [*map(" ".join, scripts)]
@@ -189,8 +183,8 @@ def _is_masked_at(first: str, index: int, words: list[list[str]], operators: lis
     if first in ("!", "if", "while", "until") or (inner and _is_masked(inner, depth + 1)):
         return True
     options = [piece for piece in words[:index] if piece[:1] == ["set"]]
-    stops = any(_sets(piece, "e", "errexit") for piece in options)
-    in_pipe = not any(_sets(piece, "", "pipefail") for piece in options)
+    stops = any(re.fullmatch(r"-.*e.*|errexit", word) for piece in options for word in piece[1:])
+    in_pipe = not any("pipefail" in piece for piece in options)
     for operator, after in zip(operators[index:], range(index + 1, len(words) + 1), strict=False):
         behind = [piece for piece in words[after:] if piece]
         if operator == "&" or (in_pipe and operator in ("|", "|&")):
@@ -201,11 +195,6 @@ def _is_masked_at(first: str, index: int, words: list[list[str]], operators: lis
         if operator == "||" or (operator.startswith(";") and not stops):
             return behind[-1][0] != "exit" or behind[-1][1:] == ["0"]
     return False
-
-
-def _sets(words: list[str], letter: str, option: str) -> bool:
-    short = any(word.startswith("-") and letter and letter in word[1:] for word in words[1:])
-    return short or option in words
 
 
 def _programs(command: str, depth: int = 0) -> Iterator[tuple[list[str], bool]]:
@@ -325,19 +314,14 @@ def _is_assignment(word: str) -> bool:
 
 def _module(words: list[str]) -> list[str]:
     """Return the module and words of ``python -m``; [] for any other run."""
-    for index, word in enumerate(words[1:], 1):
-        if word == "-m":
-            return words[index + 1 :]
-        if not word.startswith("-") or word == "-c":
-            return []
-    return []
+    rest = [*dropwhile(lambda word: word.startswith("-") and word not in ("-m", "-c"), words[1:])]
+    return rest[1:] if rest[:1] == ["-m"] else []
 
 
 def _inside(words: list[str], wrapper: _Wrapper) -> list[str] | None:
     """Return the words of the command that a wrapper runs; None when it runs none."""
     more, valued, required = wrapper
-    index = 1
-    missing = list(required)
+    missing, index = list(required), 1
     while index < len(words):
         word = words[index]
         if word.startswith("-"):
@@ -372,16 +356,12 @@ def _inner(words: list[str]) -> str:
 
 
 def _named(words: list[str]) -> str:
-    if not words:
-        return ""
-    program = words[0][:_WORD_CHARS_MAX]
-    plain = _plain_words(words)
+    program, second = words[0], _plain_words(words)[1:2]
     if program in _SCRIPTS and "-c" not in words and "-e" not in words:
-        return " ".join([program, *(word.rpartition("/")[2][:_WORD_CHARS_MAX] for word in plain[1:2])])
-    if program not in _MANY:
-        return program
-    second = [word[:_WORD_CHARS_MAX] for word in plain[1:2] if "=" not in word]
-    return " ".join([program, *second])
+        second = [word.rpartition("/")[2] for word in second]
+    else:
+        second = [word for word in second if program in _MANY and "=" not in word]
+    return " ".join(word[:_WORD_CHARS_MAX] for word in (program, *second))
 
 
 def _from_subcommand(words: list[str]) -> list[str]:
@@ -477,7 +457,7 @@ def _is_early(output: str) -> bool:
 
 def _outcome_in(output: str) -> bool | None:
     """Return the outcome of a build or a test by its output: a code at its end, its summary, else its errors."""
-    rows = [row[:_LINE_CHARS_MAX].rstrip() for row in output[-_TAIL_CHARS:].splitlines()[-_LINES_READ:]]
+    rows = _last_rows(output)
     codes = [found["code"] for row in rows[-_LINES_KEPT:] if (found := re.fullmatch(_CODE, row))]
     if codes:
         return int(codes[-1]) == 0
@@ -490,15 +470,20 @@ def _outcome_in(output: str) -> bool | None:
 
 
 class Failure:
-    """Error in the output of a failed command."""
+    """Error in the output of a failed command: its last lines with an error, else its last lines without noise."""
 
     def __init__(self, output: str) -> None:
-        self._lines = _error_lines(output)
+        rows = [row for row in map(str.strip, _last_rows(output)) if row and not _NOISE.fullmatch(row)]
+        errors = [row for row in rows if any(word in row.lower() for word in _ERROR_WORDS)]
+        self._lines = (errors or rows)[-_LINES_KEPT:]
 
     @property
     def fingerprint(self) -> str:
-        """The part that is the same in every run: its last error lines, folded."""
-        return "\n".join(dict.fromkeys(_folded(line) for line in self._lines))
+        """The part that is the same in every run: its lines, folded."""
+        text = "\n".join(self._lines)
+        for pattern, instead in _FOLDS:
+            text = pattern.sub(instead, text)
+        return "\n".join(dict.fromkeys(" ".join(line.split()) for line in text.split("\n")))
 
     @property
     def line(self) -> str:
@@ -507,18 +492,6 @@ class Failure:
         return next((line for line in reversed(lines) if not re.match(_SUMMARY, line)), lines[-1] if lines else "")
 
 
-def _error_lines(output: str) -> list[str]:
-    """Return the last lines with an error; where there is none, the last lines without noise.
-
-    Only the last ``_TAIL_CHARS`` of the output are read: errors stand at the end.
-    """
-    rows = [row[:_LINE_CHARS_MAX].strip() for row in output[-_TAIL_CHARS:].splitlines()[-_LINES_READ:]]
-    rows = [row for row in rows if row and not _NOISE.fullmatch(row)]
-    errors = [row for row in rows if any(word in row.lower() for word in _ERROR_WORDS)]
-    return (errors or rows)[-_LINES_KEPT:]
-
-
-def _folded(line: str) -> str:
-    for pattern, instead in _FOLDS:
-        line = pattern.sub(instead, line)
-    return " ".join(line.split())
+def _last_rows(output: str) -> list[str]:
+    """Return the last lines of an output, where errors stand."""
+    return [row[:_LINE_CHARS_MAX].rstrip() for row in output[-_TAIL_CHARS:].splitlines()[-_LINES_READ:]]

@@ -1,20 +1,15 @@
 """Detection of corrections in messages, by a sum of weighted phrases. A table and a few features, nothing learned.
 
 Only the sender's own words count (:mod:`fleet.text.prompts`), and within them the phrases of ``data/phrases.toml``. A
-phrase is worth 3 (strong), 2 (medium) or 1 (weak) points, and
-
-* nothing, when it is negated in its clause (25 characters back: "not wrong");
-* 1 less, when it is not strong and its sentence is a question or a condition ("if it is wrong"), or the message opens
-  with the word of a task ("add", "can you").
-
-Weak phrases count in a short message only, and there only together with another or as its first words. Points of
-different phrases add up: 3 make a strong signal, 2 a medium one, 1 a weak one. A message that opens with an exclusion
-("no problem") is none, unless a strong phrase follows. The kind is the first of frustration, knowledge and correction
-among the phrases; only where their points miss the minimum is praise returned, as ``validation``, no correction.
+phrase is worth 3 (strong), 2 (medium) or 1 (weak) points; nothing when it is negated in its clause; 1 less when it is
+not strong and its sentence is a question or a condition, or the message opens with the word of a task ("add"). Weak
+phrases count in a short message only, and there only together with another or as its first words. Points of different
+phrases add up to the same three levels. A message that opens with an exclusion ("no problem") is no signal, unless a
+strong phrase follows. The kind is the first of frustration, knowledge and correction among the phrases; only where
+their points miss the minimum is praise returned, as ``validation``, no correction.
 
 A short message below medium and without praise is weighed once more by *signs*: its opening, a question with its own
-answer, an expectation. The weights of signs add up, those of tasks and questions are negative, and a sum above a
-threshold makes a medium signal, never a strong one.
+answer, an expectation. Their weights, those of tasks and questions negative, make a medium signal at most.
 
 Phrases are matched as plain text: time is linear in the message, whatever phrases a configuration adds.
 """
@@ -33,7 +28,6 @@ PRECEDENCE = ("frustration", "knowledge", "correction", "validation")
 PRAISE = "validation"
 
 _NEGATION_CHARS = 25
-"""Greatest distance of a negation before its phrase."""
 _SHORT_CHARS = 160
 """Greatest length of a message in which weak phrases count."""
 EXCERPT_CHARS_MAX = 240
@@ -42,7 +36,6 @@ _SENTENCE_WORDS_MIN = 5
 _SENTENCE_CHARS = 300
 """Greatest distance from a phrase to the ends of its sentence."""
 _OPENING_CHARS_MAX = 2_000
-"""Greatest length of the fillers before the first word."""
 _HITS_MAX = 40
 """Greatest number of matches of one phrase."""
 _GERUND = "*ing"
@@ -50,9 +43,7 @@ _GERUND = "*ing"
 _LETTER = r"[^\W\u2e80-\U0010ffff]"
 """A part of a word, in scripts with spaces between words."""
 _LEXEME = r"[^\W_](?:[\w']*\w)?|[^\w\s]"
-"""A word, or a punctuation mark."""
 _TOKENS_MAX = 500
-"""Greatest number of tokens of a message that signs are matched with."""
 _ENDS = ".!?;:\n。！？；：…"
 _BREAKS = frozenset(_ENDS + ",，、()（）")
 _MARKS = " .,!\n。！，、"
@@ -82,25 +73,24 @@ _Words = Mapping[str, Sequence[str]]
 
 
 class _Phrase(NamedTuple):
-    """Row of the table.
+    """Row of the table, in lower case.
 
     Attributes:
-        text: in lower case.
-        cue: its longest word, as a prefilter; "" for scripts without spaces.
+        words: the lists of its language; none for a person's own phrase.
         where: "^" for the first words of a message, "~" for the start of a sentence, else "".
         is_gerund: a word with the ending "ing" must continue it.
         kind: one of ``PRECEDENCE``.
         points: 1 to 3.
-        words: the lists of its language; none for a person's own phrase.
+        cue: its longest word, as a prefilter; "" for scripts without spaces.
     """
 
     text: str
-    cue: str
-    where: str
-    is_gerund: bool
-    kind: str
-    points: int
     words: _Words
+    where: str = ""
+    is_gerund: bool = False
+    kind: str = "correction"
+    points: int = 2
+    cue: str = ""
 
 
 _Wording = tuple[frozenset[str], ...]
@@ -108,12 +98,9 @@ _Wording = tuple[frozenset[str], ...]
 
 
 class _Signs(NamedTuple):
-    """Signs of an objection in one language.
+    """Signs of an objection in one language: the weight of each, and its wordings.
 
-    Attributes:
-        enough: least sum of their weights.
-        words: least and greatest number of words of a message.
-        weighted: the weight of each sign, and its wordings.
+    ``words``: least and greatest number of words of a message; ``enough``: least sum of the weights.
     """
 
     enough: int
@@ -172,7 +159,7 @@ _phrase_lists = cache(partial(tables, "phrases.toml"))
 def _table_of(settings: Any) -> _Table:
     """Return the table for ``[triggers]``; None means the defaults."""
     if settings is None:
-        return _table(LANGUAGES, ((), (), ()), (), ())
+        return _table(LANGUAGES)
     own = tuple(tuple(phrases) for phrases in (settings.weak, settings.medium, settings.strong))
     return _table(tuple(settings.languages), own, tuple(settings.exclusions), tuple(settings.without))
 
@@ -180,9 +167,9 @@ def _table_of(settings: Any) -> _Table:
 @lru_cache(maxsize=4)
 def _table(
     languages: tuple[str, ...],
-    own: tuple[tuple[str, ...], ...],
-    exclusions: tuple[str, ...],
-    without: tuple[str, ...],
+    own: tuple[tuple[str, ...], ...] = (),
+    exclusions: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
 ) -> _Table:
     known = [_phrase_lists()[name] for name in languages if name in LANGUAGES]
     rows = [
@@ -224,11 +211,10 @@ def _longest_first(text: str) -> tuple[int, str]:
     return -len(text), text
 
 
-def _row(text: str, kind: str, level: str, words: _Words) -> _Phrase:
-    where = text[:1] if text[:1] in ("^", "~") else ""
-    bare = text[len(where) :]
-    text = bare.removesuffix(_GERUND).replace("*", "")  # messages come without Markdown's emphasis
-    return _Phrase(text, _cue_of(text), where, bare.endswith(_GERUND), kind, LEVELS.index(level) + 1, words)
+def _row(row: str, kind: str, level: str, words: _Words) -> _Phrase:
+    where = row[:1] if row[:1] in ("^", "~") else ""
+    text = row[len(where) :].removesuffix(_GERUND).replace("*", "")  # messages come without Markdown's emphasis
+    return _Phrase(text, words, where, row.endswith(_GERUND), kind, LEVELS.index(level) + 1, _cue_of(text))
 
 
 def _cue_of(text: str) -> str:
@@ -281,7 +267,7 @@ def _sign(low: str, opening: int, signs: _Signs) -> _Hit | None:
     ]
     if sum(weight for weight, _ in matches) < signs.enough:
         return None
-    return _Hit(_Phrase("", "", "", is_gerund=False, kind="correction", points=2, words={}), max(matches)[1], 2)
+    return _Hit(_Phrase("", {}), max(matches)[1], 2)
 
 
 def _end_of(wording: _Wording, words: Sequence[str]) -> int:
@@ -316,12 +302,11 @@ def _points(low: str, phrase: _Phrase, start: int) -> int:
         return phrase.points
     begin, over = _sentence(low, start, end)
     is_bare = len(phrase.text) <= 5 and low.strip(_MARKS) == phrase.text.strip(_MARKS)  # an answer, most likely
-    less = is_bare + _asks(low[begin:over], words) + _has(low[begin:start], words.get("supposing", ()))
-    return max(0, phrase.points - less - (phrase.where != "^" and _is_task(low, words)))
-
-
-def _is_task(low: str, words: _Words) -> bool:
-    return _begins(low, words.get("tasks", ())) or any(word in low for word in words.get("tasks_within", ()))
+    before = low[begin:start]
+    less = is_bare + _asks(low[begin:over], words)
+    less += any(word in before and _whole(word).search(before) for word in words.get("supposing", ()))
+    is_task = _begins(low, words.get("tasks", ())) or any(word in low for word in words.get("tasks_within", ()))
+    return max(0, phrase.points - less - (phrase.where != "^" and is_task))
 
 
 def _is_negated(low: str, start: int, end: int, words: _Words) -> bool:
@@ -369,10 +354,6 @@ def _whole(text: str, *, is_gerund: bool = False) -> re.Pattern[str]:
     before = rf"(?<!{_LETTER})" if re.match(_LETTER, text) else ""
     after = rf"(?!{_LETTER})" if re.match(_LETTER, text[-1:]) else ""
     return re.compile(f"{before}{re.escape(text)}{after}" + rf"(?={_LETTER}{{2,21}}ing(?!{_LETTER}))" * is_gerund)
-
-
-def _has(text: str, words: Iterable[str]) -> bool:
-    return any(word in text and _whole(word).search(text) for word in words)
 
 
 def _begins(low: str, texts: Iterable[str]) -> bool:

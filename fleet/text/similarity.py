@@ -8,10 +8,10 @@ parsed. Stems are those of SQLite's full-text index.
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import cache, cached_property, partial
-from itertools import islice, pairwise, product
+from itertools import islice, pairwise, product, takewhile
 from types import MappingProxyType
 
 import msgspec
@@ -154,10 +154,9 @@ class Near(msgspec.Struct, frozen=True):
     @classmethod
     def same(cls, text: str, candidates: Sequence[tuple[str, str]], least: float) -> "Near | None":
         """Return the nearest of the candidates that score so much and surely say the same; None for none."""
-        for each in near(text, candidates, len(candidates) or 1):
+        for each in near(text, candidates, len(candidates)):
             mine, theirs = ParsedText.of([text, each.text])
-            is_sure = not (each.differs or mine.is_doubtful(theirs) or mine.is_part(theirs))
-            if each.score >= least and is_sure:
+            if each.score >= least and not (each.differs or mine.is_doubtful(theirs) or mine.is_part(theirs)):
                 return each
         return None
 
@@ -175,10 +174,9 @@ def near(
 ) -> list[Near]:
     """Return the candidates closest to a text, best first, with their differences; of a merged set only the closest.
 
-    Three rankings are fused: that of the candidates, which weighs rare words, that of the scores, which weighs how much
-    the lessons share, and that of the cosines, where there are some.
+    Three rankings are fused: that of the candidates (id and text, best first in the full-text index), which weighs rare
+    words, that of the scores, which weighs how much the lessons share, and that of the cosines.
 
-    ``candidates``: id and text of known lessons, best first, from the full-text index.
     ``meaning``: cosines of candidates with a similar meaning, best first.
     ``merged``: ids of merged candidates, to the id of their set.
     ``least``: least score of a candidate whose cosine is unknown or below ``CLOSE_MIN``.
@@ -222,9 +220,7 @@ class _Word(msgspec.Struct, frozen=True):
 class ParsedText:
     """Parsed text of a lesson. Only the stems and their sequence are worked out for each text: most are far away.
 
-    Attributes:
-        stems: of the words that are neither stop words nor negators; of stop words, too, where that leaves one at most.
-        numbers: with their units.
+    ``stems``: of the words that are neither stop words nor negators; of stop words, too, where that leaves one at most.
     """
 
     def __init__(self, clauses: list[list[_Word]], numbers: frozenset[tuple[str, str]]) -> None:
@@ -275,19 +271,14 @@ class ParsedText:
     def is_doubtful(self, other: "ParsedText") -> bool:
         """Return whether another text may say another thing, though no difference has a name.
 
-        So it may where they differ in one or two words at a single position, or in two that changed places, and where
-        the same numbers changed places.
+        They differ in one or two words at a single position, or words or numbers of them changed places.
         """
         one, theirs = self._decisive, other._decisive
-        head = _shared_head(one, theirs)
-        tail = _shared_head(one[head:][::-1], theirs[head:][::-1])
-        middle = len(one) - head - tail, len(theirs) - head - tail
-        if head + tail > 0 and min(middle) >= 1 and max(middle) <= _REPLACED_MAX:
+        middles = _middles(one, theirs)
+        if len(middles[0]) < len(one) and all(middles) and max(map(len, middles)) <= _REPLACED_MAX:
             return True
         exchanged = {frozenset(pair) for pair in zip(one, theirs, strict=False) if pair[0] != pair[1]}
-        if len(one) == len(theirs) and len(exchanged) == 1:
-            return True
-        return _has_moved_numbers(self, other)
+        return (len(one) == len(theirs) and len(exchanged) == 1) or _has_moved_numbers(self, other)
 
     def is_part(self, other: "ParsedText") -> bool:
         """Return whether one text says all that the other says, and more: that may be a condition."""
@@ -344,7 +335,21 @@ class ParsedText:
     @cached_property
     def relations(self) -> list[tuple[set[str], set[str], bool]]:
         """The stems that come first and those that come last, around each word of ``_FIRST``, and whether in time."""
-        return list(_relations(self.words, self.stems))
+        relations = []
+        for index, word in enumerate(self.words):
+            if word.text not in _FIRST or word.is_exact:
+                continue
+            is_in_time = word.text in _TIMES
+            left, right = (
+                {w.stem for w in side if w.stem in self.stems and (is_in_time or w.clause == word.clause)}
+                for side in (self.words[:index], self.words[index + 1 :])
+            )
+            if not left:  # "before the tests, run the linter"
+                clause = {w.stem for w in self.words if w.clause == word.clause and w.stem in self.stems}
+                left, right = right - clause, clause
+            if left and right:
+                relations.append((*((right, left) if _FIRST[word.text] else (left, right)), is_in_time))
+        return relations
 
 
 _lists = cache(partial(sections, "words.txt"))
@@ -499,7 +504,7 @@ def _other_numbers(mine: frozenset[tuple[str, str]], theirs: frozenset[tuple[str
         return True
     units = [{each for each in numbers if each[1]} for numbers in (mine, theirs)]
     both = {value for value, _ in units[0]} & {value for value, _ in units[1]}
-    return any(all(each not in units[1] for each in units[0] if each[0] == value) for value in both)
+    return both != {value for value, _ in units[0] & units[1]}
 
 
 def _is_denied(mine: ParsedText, theirs: ParsedText) -> bool:
@@ -565,9 +570,7 @@ def _has_other_order(mine: ParsedText, theirs: ParsedText) -> bool:
     one, other = mine.ordered, theirs.ordered
     if sorted(one) != sorted(other):
         return False
-    head = _shared_head(one, other)
-    tail = _shared_head(one[head:][::-1], other[head:][::-1])
-    one, other = one[head : len(one) - tail], other[head : len(other) - tail]
+    one, other = _middles(one, other)
     return bool(one) and not any(one[cut:] + one[:cut] == other for cut in range(len(one)))
 
 
@@ -577,22 +580,12 @@ def _has_moved_numbers(mine: ParsedText, theirs: ParsedText) -> bool:
     return one != other and sorted(one) == sorted(other) and _has_other_order(mine, theirs)
 
 
-def _shared_head(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return the length of the common prefix of two sequences."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((length for length, (a, b) in pairs if a != b), min(len(one), len(other)))
+def _middles(one: list[str], other: list[str]) -> tuple[list[str], list[str]]:
+    """Return two sequences without their common beginning and end."""
+    head = _shared_head(one, other)
+    tail = _shared_head(one[head:][::-1], other[head:][::-1])
+    return one[head : len(one) - tail], other[head : len(other) - tail]
 
 
-def _relations(words: Sequence[_Word], stems: Container[str]) -> Iterator[tuple[set[str], set[str], bool]]:
-    """Yield the stems that come first and those that come last, around each word of ``_FIRST``, and whether in time."""
-    for index, word in enumerate(words):
-        if word.text not in _FIRST or word.is_exact:
-            continue
-        near = [w if word.text in _TIMES or w.clause == word.clause else None for w in words]
-        left = {w.stem for w in near[:index] if w is not None and w.stem in stems}
-        right = {w.stem for w in near[index + 1 :] if w is not None and w.stem in stems}
-        if not left:  # "before the tests, run the linter"
-            clause = [w.stem for w in words if w.clause == word.clause and w.stem in stems]
-            left, right = right - set(clause), set(clause)
-        if left and right:
-            yield *((right, left) if _FIRST[word.text] else (left, right)), word.text in _TIMES
+def _shared_head(one: list[str], other: list[str]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

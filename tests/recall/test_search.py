@@ -202,7 +202,7 @@ def test_symbols_within_words_and_letters_in_other_case_and_width_are_found_lite
     clan.write("agents/velma/corrections.md", "# Corrections\n\n## 2026-03-15 At 7.8.9-rc\nwrong\n")
     found = {
         **dict.fromkeys(("1.2.3", "2.3-r", ".so", "broken .so", '".so.1"'), 1),
-        **dict.fromkeys(("foo_", "_baz", "bar_ba", "snakes foo_"), 2),
+        **dict.fromkeys(("foo_", "_baz", "bar_ba"), 2),
         **dict.fromkeys(("GRÖSSE", "strasse", "awk", "STRASSE prüf"), 3),
         **dict.fromkeys(("`", "`make", "j$(", '"quoted', "\\ tag"), 4),
     }
