@@ -12,7 +12,6 @@ merged span is the share before it unknown.
 """
 
 import sqlite3
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,14 +44,6 @@ class Exposure(NamedTuple):
     uncounted: int = 0
 
 
-class _Span(NamedTuple):
-    """Showings of one lesson: the first, the last (milliseconds since 1970), and their number."""
-
-    first: int
-    last: int
-    number: int
-
-
 class Exposures:
     """Table of exposures in the local database."""
 
@@ -72,16 +63,16 @@ class Exposures:
 
         ``promoted``: returns the time of a pattern's promotion, milliseconds since 1970; None for none.
         """
+        query = "SELECT pattern, first_ms, last_ms, number, said FROM exposure WHERE agent = ?"
+        rows = [row for agent in agents for row in _rows(self._state, query, agent)]
+        promoted_at = {pattern: promoted(pattern) for pattern in {row[0] for row in rows}}
         exposures: dict[str, Exposure] = {}
-        query = "SELECT pattern, sum(number) FROM exposure WHERE agent = ? AND said = 0 GROUP BY pattern"
-        for agent in agents:
-            uncounted = dict(_rows(self._state, query, agent))
-            for pattern, spans in _spans(self._state, agent).items():
-                sofar = exposures.get(pattern, Exposure(0, 0))
-                before = 0 if (at_ms := promoted(pattern)) is None else _before(spans, at_ms)
-                both = None if sofar.before is None or before is None else sofar.before + before
-                shown = sofar.shown + sum(each.number for each in spans)
-                exposures[pattern] = Exposure(shown, both, sofar.uncounted + uncounted.get(pattern, 0))
+        for pattern, first, last, number, is_counted in rows:
+            sofar = exposures.get(pattern, Exposure(0, 0))
+            before = _before(promoted_at[pattern], first, last, number)
+            both = None if sofar.before is None or before is None else sofar.before + before
+            uncounted = sofar.uncounted + (0 if is_counted else number)
+            exposures[pattern] = Exposure(sofar.shown + number, both, uncounted)
         return exposures
 
     def shown_to(self, agent: str, *, but: str = "") -> set[str]:
@@ -143,24 +134,11 @@ class Exposures:
 _INSERT = "INSERT INTO exposure (agent, pattern, session, first_ms, last_ms, number) VALUES (?, ?, ?, ?, ?, ?)"
 
 
-def _spans(state: "Local", agent: str) -> dict[str, list[_Span]]:
-    """Return the spans of each lesson for this agent, oldest first."""
-    spans: dict[str, list[_Span]] = defaultdict(list)
-    query = "SELECT pattern, first_ms, last_ms, number FROM exposure WHERE agent = ? ORDER BY first_ms, last_ms"
-    for pattern, first, last, number in _rows(state, query, agent):
-        spans[pattern].append(_Span(first, last, number))
-    return dict(spans)
-
-
-def _before(spans: Iterable[_Span], at_ms: int) -> int | None:
-    """Return the number of showings until a point in time; None where a span lies on both sides of it."""
-    total = 0
-    for span in spans:
-        if span.last <= at_ms:
-            total += span.number
-        elif span.first <= at_ms:
-            return None
-    return total
+def _before(at_ms: int | None, first_ms: int, last_ms: int, number: int) -> int | None:
+    """Return the number of a span's showings until a point in time; None where the span lies on both sides of it."""
+    if at_ms is None or at_ms < first_ms:
+        return 0
+    return number if last_ms <= at_ms else None
 
 
 def promoted_ms(pattern: "Pattern | None") -> int | None:
