@@ -3,12 +3,11 @@
 They tell relapses, mistakes made after their lesson was shown, from other occurrences, and those before a promotion
 from those after it. Exposures measure, they prove nothing: one that cannot be written is left out.
 
-A row is a *span*: some showings of one lesson, from the first to the last. It begins as a single showing. Once its day
-is over (UTC), ``roll_up`` counts it under the agent's replica and writes the new total into that replica's column
-(``n.shown``). The total is in the table before it is in the shard: after a crash the same total is written again, which
-changes no G-Counter. Spans that are months old are merged, never across the lesson's promotion as far as that is known:
-so a promotion that arrives from another machine, days late, still finds exact times. Only where one falls inside a
-merged span is the share before it unknown.
+A row is a *span*: some showings of one lesson, from the first to the last; a single one at first. Once its day is over
+(UTC), ``roll_up`` writes the new total into the column of the agent's replica (``n.shown``). The total is in the table
+before it is in the shard: after a crash the same one is written again, which changes no G-Counter. Spans that are
+months old are merged, not across the lesson's promotion: where one that comes later falls inside a span, the share
+before it is unknown.
 """
 
 import sqlite3
