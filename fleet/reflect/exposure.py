@@ -151,16 +151,14 @@ def _count(
     connection: sqlite3.Connection, agent: str, replica: str, today: int, own_total: Callable[[str], int]
 ) -> None:
     """Assign whole days to a replica. Its total is at least that of its column: this table may be younger."""
-    query = "SELECT rowid, pattern, number FROM exposure WHERE agent = ? AND said = 0 AND replica = '' AND first_ms < ?"
-    totals: dict[str, int] = {}
-    for row, pattern, number in connection.execute(query, (agent, today)).fetchall():
-        if pattern not in totals:
-            most = "SELECT coalesce(max(total), 0) FROM exposure WHERE agent = ? AND pattern = ? AND replica = ?"
-            counted = connection.execute(most, (agent, pattern, replica)).fetchone()[0]
-            totals[pattern] = max(counted, own_total(pattern))
-        totals[pattern] += number
-        changed = "UPDATE exposure SET replica = ?, total = ? WHERE rowid = ?"
-        connection.execute(changed, (replica, totals[pattern], row))
+    new = "agent = ? AND first_ms < ? AND said = 0 AND replica = ''"
+    numbers = f"SELECT pattern, sum(number) FROM exposure WHERE {new} GROUP BY pattern"  # noqa: S608 - our own words
+    most = "SELECT coalesce(max(total), 0) FROM exposure WHERE agent = ? AND pattern = ? AND replica = ?"
+    changed = f"UPDATE exposure SET replica = ?, total = ? WHERE {new} AND pattern = ?"  # noqa: S608
+    for pattern, number in connection.execute(numbers, (agent, today)).fetchall():
+        counted = connection.execute(most, (agent, pattern, replica)).fetchone()[0]
+        total = max(counted, own_total(pattern)) + number
+        connection.execute(changed, (replica, total, agent, today, pattern))
 
 
 def _compact(
