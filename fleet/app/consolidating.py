@@ -481,7 +481,7 @@ def consolidate(
         return ConsolidationResult(gates, plan, diff=_diff(edits))
     if not force and not gates.is_due:
         return ConsolidationResult(gates)
-    with _hold_lock(workspace, force=force) as changed:
+    with _hold_lock(workspace, force=force) as done:
         plan, edits = Plan({}, {}), ()
 
         def planned() -> Draft | None:
@@ -492,7 +492,7 @@ def consolidate(
         run = Runs(workspace).apply_planned(KIND, agent, planned)
         result = ConsolidationResult(gates, plan, run, _diff(edits))
         if run:
-            changed()
+            done.append(run)
             lists, why = (("topics", plan.added), ("merged", plan.merged)), result.summary()
             written = tuple(Written(name=name, ids=titles, count=len(titles)) for name, titles in lists)
             record = Record(run=run, kind="consolidation", session=session, outcome="success", why=why, writers=written)
@@ -554,8 +554,8 @@ def _standing_blocks(workspace: Workspace, since: str) -> list[Block]:
 
 
 @contextmanager
-def _hold_lock(workspace: Workspace, *, force: bool) -> Iterator[Callable[[], None]]:
-    """Hold the lock of a consolidation, and yield a function that notes a change, which moves the lock's time."""
+def _hold_lock(workspace: Workspace, *, force: bool) -> Iterator[list[str]]:
+    """Hold the lock of a consolidation, and yield a list: a run that is put into it moves the lock's time."""
     with workspace.lock("consolidation", 0):
         now_ms, lock = workspace.world.wall_ms(), _lock(workspace)
         # A lock file of ours is stale, however fresh: who wrote it held the flock that is held here now.
@@ -566,20 +566,15 @@ def _hold_lock(workspace: Workspace, *, force: bool) -> Iterator[Callable[[], No
                 f"{max(now_ms - lock.at_ms, 0) / 60_000:.0f} minutes; nothing was done. After "
                 f"{consolidation.STALE_MINUTES} minutes it counts as left behind"
             )
-        last_ms = lock.last_ms
-
-        def changed() -> None:
-            nonlocal last_ms
-            last_ms = workspace.world.wall_ms()
-
-        mine = Lock(last_ms, consolidation.FORCE if force else consolidation.AUTO, now_ms)
+        mine, done = Lock(lock.last_ms, consolidation.FORCE if force else consolidation.AUTO, now_ms), list[str]()
         observing.keep_ignored(workspace.files)
         # Written first: a run of ours that dies leaves a lock that the next one knows as its own.
         workspace.files.replace(workspace.local / _OURS, f"{now_ms}\n".encode())
         workspace.files.replace(workspace.root / consolidation.LOCK, mine.render())
         try:
-            yield changed
+            yield done
         finally:
+            last_ms = workspace.world.wall_ms() if done else lock.last_ms
             workspace.files.replace(workspace.root / consolidation.LOCK, Lock(last_ms).render())
 
 

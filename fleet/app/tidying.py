@@ -410,10 +410,7 @@ def _put_host_facts(workspace: Workspace, agent: str, *, dry_run: bool) -> int:
         )
         for each in remembered(workspace)
     ]
-    if dry_run:
-        ids = {each.item.id for each in Inbox(workspace, agent).entries()}
-        return sum(inbox.Item.id_of(agent, "candidate", names.normalise(each.title)) not in ids for each in items)
-    return sum(each.is_new for each in Inbox(workspace, agent).put(items))
+    return sum(each.is_new for each in Inbox(workspace, agent).put(items, dry_run=dry_run))
 
 
 def remembered(workspace: Workspace) -> list[Proposal]:
