@@ -8,6 +8,7 @@ there. A monolithic scratchpad is migrated to all of these.
 
 import json
 import re
+from bisect import insort
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -314,50 +315,37 @@ def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[
     before, lines = (text or _INDEX_HEAD).splitlines(keepends=True), list[str]()
     for line in before:
         path = _pointed_to(line)[1]
-        topic = topic_at.get(path)
-        if topic is None and path.startswith("topics/") and _has_anchor(line) and not _has_own_words(line):
+        # A pointer of fleet's own has an anchor; one without is a person's, and stays.
+        has_anchor = "#" in line.partition("](")[2].partition(")")[0]
+        if path.startswith("topics/") and path not in topic_at and has_anchor and not _has_own_words(line):
             continue
         # Only the number of a pointer is updated, and never to a lower one: its words may be a person's, and another
         # tool's number may count sessions that are in no History.
+        topic = topic_at.get(path)
         is_more = topic and _count(line, topic) == len(topic.sessions) > 0
         lines.append(_SEEN.sub(topic.seen, line, count=1) if topic and is_more else line)
-    lines = _fitting(_with_new(lines, topic_at), topic_at)
+    while not _has_room(lines) and (index := _first_to_drop(lines, topic_at)) is not None:
+        lines.pop(index)
+    # Where there is no room for all, topics of more sessions come first.
+    pointed = {_pointed_to(line)[1] for line in lines}
+    unpointed = [each for path, each in topic_at.items() if path not in pointed and not each.trouble]
+    waiting = sorted(unpointed, key=_rank)
+    while waiting:
+        longer, displaced = _with_pointer(lines, waiting[0]), list[Topic]()
+        while not _has_room(longer) and (index := _first_to_drop(longer, topic_at, waiting[0])) is not None:
+            displaced.append(topic_at[_pointed_to(longer.pop(index))[1]])
+        if not _has_room(longer):
+            break
+        lines, waiting = longer, waiting[1:]
+        for topic in displaced:
+            insort(waiting, topic, key=_rank)
     pointed = {_pointed_to(line)[1] for line in lines}
     dropped = [title for title, path in map(_pointed_to, before) if path not in pointed]
-    left_out = sum(path not in pointed and not each.trouble for path, each in topic_at.items())
-    return "".join(lines), dropped, left_out
+    return "".join(lines), dropped, len(waiting)
 
 
-def _with_new(lines: list[str], topic_at: Mapping[str, Topic]) -> list[str]:
-    """Return the lines with a pointer for each topic that has none, those of the most sessions first."""
-    pointed = {_pointed_to(line)[1] for line in lines}
-    new = [each for path, each in topic_at.items() if path not in pointed and not each.trouble]
-    new.sort(key=lambda each: (-len(each.sessions), each.path))
-    for title in _SECTIONS.values():
-        if pointers := [_pointer(each) for each in new if _SECTIONS.get(each.type, _SECTIONS["pattern"]) == title]:
-            page = Page.parse("".join(lines)).with_section(title)
-            lines = page.inserted(page.named(title)[0], pointers).splitlines(keepends=True)
-    return lines
-
-
-def _fitting(lines: list[str], topic_at: Mapping[str, Topic]) -> list[str]:
-    """Return the lines without the pointers that find no room: those of the fewest sessions go, of equals the oldest.
-
-    A person's pointers go last.
-    """
-    pointed = [(index, line, topic_at.get(_pointed_to(line)[1])) for index, line in enumerate(lines)]
-    order = sorted(
-        (not _has_anchor(line), _count(line, topic), topic.updated, topic.path, index)
-        for index, line, topic in pointed
-        if topic is not None and not _has_own_words(line)
-    )
-    number, size, gone = len(lines), sum(len(line.encode()) for line in lines), set[int]()
-    for *_, index in order:
-        if number - len(gone) <= INDEX_LINES_MAX and size <= INDEX_BYTES_MAX:
-            break
-        gone.add(index)
-        size -= len(lines[index].encode())
-    return [line for index, line in enumerate(lines) if index not in gone]
+def _rank(topic: Topic) -> tuple[int, str]:
+    return -len(topic.sessions), topic.path
 
 
 def _count(line: str, topic: Topic) -> int:
@@ -366,15 +354,14 @@ def _count(line: str, topic: Topic) -> int:
     return max(len(topic.sessions), int(match["count"]) if match else 0)
 
 
+def _has_room(lines: list[str]) -> bool:
+    return len(lines) <= INDEX_LINES_MAX and sum(len(line.encode()) for line in lines) <= INDEX_BYTES_MAX
+
+
 def _pointed_to(line: str) -> tuple[str, str]:
     """Return the title and the path of a pointer, "" for another line."""
     match = re.fullmatch(_POINTER, line.rstrip("\r\n"))
     return (match["title"], match["path"].removeprefix("./").removeprefix(".agents/")) if match else ("", "")
-
-
-def _has_anchor(line: str) -> bool:
-    """Return whether a pointer is fleet's own: one without an anchor is a person's, and stays."""
-    return "#" in line.partition("](")[2].partition(")")[0]
 
 
 def _has_own_words(line: str) -> bool:
@@ -395,6 +382,28 @@ def _pointer(topic: Topic) -> str:
     room = POINTER_CHARS_MAX - len(head) - len(topic.seen) - 4
     summary = shortened(hook, room) if hook and room > 15 else kind
     return " ".join(filter(None, (head, "—", summary, topic.seen)))
+
+
+def _with_pointer(lines: list[str], topic: Topic) -> list[str]:
+    title = _SECTIONS.get(topic.type, _SECTIONS["pattern"])
+    page = Page.parse("".join(lines)).with_section(title)
+    return page.inserted(page.named(title)[0], [_pointer(topic)]).splitlines(keepends=True)
+
+
+def _first_to_drop(lines: list[str], topic_at: Mapping[str, Topic], newer: Topic | None = None) -> int | None:
+    """Return the pointer to drop first: that of the fewest sessions, of equals the oldest.
+
+    ``newer``: the topic that needs its room: one of fleet's own goes, of a topic of fewer sessions; None: any.
+    """
+    pointed = [(index, topic_at.get(_pointed_to(line)[1])) for index, line in enumerate(lines)]
+    candidates = [
+        (_count(lines[index], each), each.updated, -index, index)
+        for index, each in pointed
+        if each is not None
+        and not _has_own_words(lines[index])
+        and (newer is None or (_count(lines[index], each) < len(newer.sessions) and _SEEN.search(lines[index])))
+    ]
+    return min(candidates)[-1] if candidates else None
 
 
 # --- the phases -----------------------------------------------------------------------------------------------------
