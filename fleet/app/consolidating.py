@@ -587,7 +587,7 @@ def _lock(workspace: Workspace) -> Lock:
     with suppress(DiskError):
         if not (path.is_symlink() or path.is_dir()):
             return Lock.read(workspace.files.read(path))
-    return Lock(trouble="is no file that can be read, which somebody has to mend first")
+    return Lock(trouble="is no file that can be read")
 
 
 # --- migration ------------------------------------------------------------------------------------------------------

@@ -271,8 +271,9 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
     records = list(_records_of(workspace, removed_by))
     if not records and not workspace.discoveries.count_by(removed_by, ""):
         raise NoError(_NOBODY.format(removed_by[:60]))
-    restored = list[tuple[Line, Pattern]]()
-    for line, lesson in ((each, fold(each, workspace.policy())) for each in records):
+    policy, restored = workspace.policy(), list[tuple[Line, Pattern]]()
+    for line in records:
+        lesson = fold(line, policy)
         is_out = not lesson.is_present or lesson.state == RETIRED
         theirs = (writer for writer in line.by_writer() if is_blocked(writer, (removed_by,)))
         if is_out and any(line.has_removed(writer, earlier.get(line.id)) for writer in theirs):
