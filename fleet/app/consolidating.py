@@ -23,8 +23,8 @@ from fleet.reflect.records import Record, Records, Written
 from fleet.reflect.reflection import Reflection
 from fleet.store.runs import Draft, Edit, Runs
 from fleet.store.workspace import Workspace
-from fleet.text import screening
 from fleet.text.markdown import rows
+from fleet.text.screening import counted
 
 WHAT = "agents-md"
 """Value of ``what`` in the body of an inbox item for a row of AGENTS.md."""
@@ -48,7 +48,7 @@ class _Suggestions(NamedTuple):
         compressed: number of observations that went to the daily logs.
     """
 
-    mode: str
+    mode: str = auto_reflect.SUGGEST
     rows: tuple[Entry, ...] = ()
     promoted: tuple[tuple[Entry, str], ...] = ()
     left: tuple[str, ...] = ()
@@ -56,15 +56,12 @@ class _Suggestions(NamedTuple):
 
     def summary(self) -> str:
         """Return it as one line; "" where nothing changed."""
-        parts = []
-        if self.rows:
-            parts.append(f"{screening.counted(len(self.rows), 'row is', 'rows are')} ready to promote")
-        parts += [
-            f"promoted {entry.item!r} into {auto_reflect.AGENTS_FILE}{f' (fleet undo {run})' if run else ''}"
-            for entry, run in self.promoted
-        ]
+        parts = [f"{counted(len(self.rows), 'row is', 'rows are')} ready to promote"] if self.rows else []
+        for entry, run in self.promoted:
+            undo = f" (fleet undo {run})" if run else ""
+            parts.append(f"promoted {entry.item!r} into {auto_reflect.AGENTS_FILE}{undo}")
         if self.compressed:
-            parts.append(f"{screening.counted(self.compressed, 'observation')} went to the daily logs")
+            parts.append(f"{counted(self.compressed, 'observation')} went to the daily logs")
         return "; ".join([*parts, *self.left])
 
 
@@ -74,8 +71,8 @@ class _Closing(NamedTuple):
     ``consolidated``: None where a gate was closed.
     """
 
-    log: str
-    suggested: _Suggestions
+    log: str = ""
+    suggested: _Suggestions = _Suggestions()
     consolidated: "ConsolidationResult | None" = None
 
     def summary(self) -> str:
@@ -114,9 +111,7 @@ class ConsolidationResult(NamedTuple):
         if not self.plan.files:
             last = "is unknown, since its file could not be read" if self.gates.trouble else "stays"
             return f"nothing to consolidate: no file changed, and the time of the last consolidation {last}"
-        return (
-            f"consolidated: {screening.counted(len(self.plan.added), 'new topic')}, {len(self.plan.merged)} merged into"
-        )
+        return f"consolidated: {counted(len(self.plan.added), 'new topic')}, {len(self.plan.merged)} merged into"
 
 
 class _Migration(NamedTuple):
@@ -146,12 +141,12 @@ def close_session(
     ``only_log``: the rest is left to the next session's end, or to a sleep.
     """
     if workspace.is_read_only:
-        return _Closing("", _Suggestions(auto_reflect.SUGGEST))
+        return _Closing()
     Runs(workspace).recover()
     lines = _lines_of_reflection(reflection) if reflection is not None else {}
     log = _log_session(workspace, agent, session, lines, run if lines else "")
     if only_log:
-        return _Closing(log, _Suggestions(auto_reflect.SUGGEST))
+        return _Closing(log)
     suggested = suggest(workspace, agent)
     consolidated = None
     if check(workspace, agent, session).is_open:
@@ -200,12 +195,9 @@ def _wording_id(text: str) -> str:
 
 def _lines_of_reflection(reflection: Reflection) -> dict[str, list[str]]:
     """Return the lines of a reflection for a block of a daily log, by kind."""
-    by_kind = {
-        "worked": [reflection.what_worked or ""],
-        "failed": [reflection.what_didnt or ""],
-        "learned": [*(each.text for each in reflection.lessons), *reflection.memory_notes],
-    }
-    clean = {kind: [line for each in texts if (line := observations.clean(each))] for kind, texts in by_kind.items()}
+    learned = [*(each.text for each in reflection.lessons), *reflection.memory_notes]
+    by_kind = {"worked": [reflection.what_worked or ""], "failed": [reflection.what_didnt or ""], "learned": learned}
+    clean = {kind: [*filter(None, map(observations.clean, texts))] for kind, texts in by_kind.items()}
     return {kind: lines for kind, lines in clean.items() if lines}
 
 
@@ -232,40 +224,37 @@ def suggest(workspace: Workspace, agent: str, *, dry_run: bool = False) -> _Sugg
     A dry run writes nothing; a file that refuses a promotion is not foreseen.
     """
     if workspace.is_read_only:
-        return _Suggestions(auto_reflect.SUGGEST)
+        return _Suggestions()
     page = Runs(workspace).page(auto_reflect.FILE).text
     mode = Scratchpad(page).mode()
     compressed = len(_compressed(workspace, page)[1]) if dry_run else _compress(workspace, agent)
     if mode == auto_reflect.OFF:
         return _Suggestions(mode, compressed=compressed)
     new, waiting = _recurred(workspace, page)
-    promoted: list[tuple[Entry, str]] = []
-    reasons = [*filter(None, [Scratchpad(page).unknown_mode()])]
-    if mode == auto_reflect.AUTO:
-        for row, recurrence in [*waiting, *((_as_row(each), each) for each in new)]:
-            if recurrence.is_directive:
-                continue
+    promoted, reasons = list[tuple[Entry, str]](), [Scratchpad(page).unknown_mode()]
+    for row, recurrence in (*waiting, *new) if mode == auto_reflect.AUTO else ():
+        if not recurrence.is_directive:
             try:
                 promoted.append((row, "" if dry_run else _promote(workspace, agent, row, recurrence)))
             except RefusedError as why:
                 reasons.append(str(why))
-        promoted_items = {row.item for row, _ in promoted}
-        new = [each for each in new if _as_row(each).item not in promoted_items]
-    rows = tuple(map(_as_row, new))
-    if rows and not dry_run:
-        _put_rows(workspace, agent, rows, new)
-    return _Suggestions(mode, rows, tuple(promoted), tuple(dict.fromkeys(reasons)), compressed)
+    promoted_items = {row.item for row, _ in promoted}
+    left = [(row, recurrence) for row, recurrence in new if row.item not in promoted_items]
+    if left and not dry_run:
+        _put_rows(workspace, agent, left)
+    why_left = tuple(dict.fromkeys(filter(None, reasons)))
+    return _Suggestions(mode, tuple(row for row, _ in left), tuple(promoted), why_left, compressed)
 
 
-def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[tuple[Entry, Recurrence]]]:
-    """Return the recurrences that are known nowhere yet, and the rows that wait, each with its recurrence."""
+_Row = tuple[Entry, Recurrence]
+
+
+def _recurred(workspace: Workspace, page: str) -> tuple[list[_Row], list[_Row]]:
+    """Return the rows that are known nowhere yet, and those that wait, each with its recurrence."""
     pad = Scratchpad(page.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
     since = _day(workspace.world.wall_ms() - DAYS_REFLECTED * _DAY_MS)
-    statements = [
-        *pad.statements(),
-        *(each for block in _standing_blocks(workspace, since) for each in block.statements),
-    ]
-    clean = [each for each in statements if not each.has_secret]
+    logged = (each for block in _standing_blocks(workspace, since) for each in block.statements)
+    clean = [each for each in (*pad.statements(), *logged) if not each.has_secret]
     rules = [*pad.promoted_items(), *_texts_declined(workspace), *_rules(workspace)]
     rows = pad.ready()
     # A row that a person took out of the scratchpad does not come back.
@@ -275,7 +264,7 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[Recurrence], list[t
     new, matched = Recurrence.among(clean, [*rules, *(each.item for each in rows), *suggested])
     of_rows = [(row, Recurrence.among(matched.get(len(rules) + index, ()))[0]) for index, row in enumerate(rows)]
     waiting = [(row, group[0]) for row, group in of_rows if group and len(group[0].sessions) >= SESSIONS_MIN]
-    return [each for each in new if len(each.sessions) >= SESSIONS_MIN], waiting
+    return [(_as_row(each), each) for each in new if len(each.sessions) >= SESSIONS_MIN], waiting
 
 
 def _texts_declined(workspace: Workspace) -> list[str]:
@@ -302,7 +291,7 @@ def _texts_declined(workspace: Workspace) -> list[str]:
 def _as_row(recurrence: Recurrence) -> Entry:
     """Return a recurrence as a row: its item, the rest of its text, and how often it came up."""
     item, _, detail = recurrence.text.partition(" — ")
-    days = " to ".join(dict.fromkeys((recurrence.days[0], recurrence.days[-1])))
+    days = " to ".join(dict.fromkeys(recurrence.statements[place].at[:10] for place in (0, -1)))
     flag = "reads as a directive: a person decides; " if recurrence.is_directive else ""
     evidence = f"{flag}{len(recurrence.sessions)} sessions, {days}"
     row = Entry(recurrence.category, item.strip(), f"{detail} ({evidence})".strip() if detail else evidence)
@@ -325,15 +314,14 @@ def _session_name(key: str) -> str:
     return topic.strip() if first.startswith("@") else key.rpartition(" ")[2]
 
 
-def _put_rows(workspace: Workspace, agent: str, rows: Sequence[Entry], recurrences: Sequence[Recurrence]) -> None:
+def _put_rows(workspace: Workspace, agent: str, rows: Sequence[_Row]) -> None:
     def plan() -> Draft | None:
         page = Runs(workspace).page(auto_reflect.FILE)
-        summary = f"{screening.counted(len(rows), 'row')} for {auto_reflect.READY}"
-        return _draft(summary, [page.to(Scratchpad(page.text).with_rows(rows))])
+        summary = f"{counted(len(rows), 'row')} for {auto_reflect.READY}"
+        return _draft(summary, [page.to(Scratchpad(page.text).with_rows(row for row, _ in rows))])
 
     run = _apply(workspace, agent, plan)
-    items = [_item(row, recurrence, run) for row, recurrence in zip(rows, recurrences, strict=True)]
-    Inbox(workspace, agent).put(items)
+    Inbox(workspace, agent).put([_item(row, recurrence, run) for row, recurrence in rows])
 
 
 def _item(row: Entry, recurrence: Recurrence | None = None, run: str = "") -> inbox.Item:
@@ -489,23 +477,22 @@ def consolidate(
             "`fleet consolidate --force` consolidates, and writes it anew"
         )
     if dry_run:
-        plan, _ = _make_plan(workspace, days)
-        return ConsolidationResult(gates, plan, diff=_diff(workspace, plan.files))
+        plan, edits = _planned(workspace, days)
+        return ConsolidationResult(gates, plan, diff=_diff(edits))
     if not force and not gates.is_due:
         return ConsolidationResult(gates)
-    with _hold_lock(workspace, force=force) as changed:
-        plan, diff = Plan({}, {}), ""
+    with _hold_lock(workspace, force=force) as done:
+        plan, edits = Plan({}, {}), ()
 
         def planned() -> Draft | None:
-            nonlocal plan, diff
-            plan, files = _make_plan(workspace, days)
-            diff = _diff(workspace, plan.files)
-            return _draft(ConsolidationResult(gates, plan).summary(), _edits(plan.files, files))
+            nonlocal plan, edits
+            plan, edits = _planned(workspace, days)
+            return _draft(ConsolidationResult(gates, plan).summary(), edits)
 
         run = Runs(workspace).apply_planned(KIND, agent, planned)
-        result = ConsolidationResult(gates, plan, run, diff)
+        result = ConsolidationResult(gates, plan, run, _diff(edits))
         if run:
-            changed()
+            done.append(run)
             lists, why = (("topics", plan.added), ("merged", plan.merged)), result.summary()
             written = tuple(Written(name=name, ids=titles, count=len(titles)) for name, titles in lists)
             record = Record(run=run, kind="consolidation", session=session, outcome="success", why=why, writers=written)
@@ -513,8 +500,8 @@ def consolidate(
     return result
 
 
-def _make_plan(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, bytes]]:
-    """Return the plan of a consolidation, and the files that it was made of."""
+def _planned(workspace: Workspace, days: int | None) -> tuple[Plan, tuple[Edit, ...]]:
+    """Return the plan of a consolidation, and its edits."""
     now_ms = workspace.world.wall_ms()
     since = _day(now_ms - (days or auto_reflect.LOG_DAYS) * _DAY_MS)
     if days is None:
@@ -523,7 +510,8 @@ def _make_plan(workspace: Workspace, days: int | None) -> tuple[Plan, dict[str, 
     files = _pages(workspace, consolidation.FOLDER, consolidation.FILE_BYTES_MAX + 1)
     index = Runs(workspace).page(consolidation.INDEX)
     plan = Plan.of(index.text, files, _standing_blocks(workspace, since), _texts_declined(workspace))
-    return plan, files if index.before is None else files | {consolidation.INDEX: index.before}
+    before = files if index.before is None else files | {consolidation.INDEX: index.before}
+    return plan, _edits(plan.files, before)
 
 
 def _pages(workspace: Workspace, folder: str, bytes_max: int) -> dict[str, bytes]:
@@ -566,8 +554,8 @@ def _standing_blocks(workspace: Workspace, since: str) -> list[Block]:
 
 
 @contextmanager
-def _hold_lock(workspace: Workspace, *, force: bool) -> Iterator[Callable[[], None]]:
-    """Hold the lock of a consolidation, and yield a function that notes a change, which moves the lock's time."""
+def _hold_lock(workspace: Workspace, *, force: bool) -> Iterator[list[str]]:
+    """Hold the lock of a consolidation, and yield a list: a run that is put into it moves the lock's time."""
     with workspace.lock("consolidation", 0):
         now_ms, lock = workspace.world.wall_ms(), _lock(workspace)
         # A lock file of ours is stale, however fresh: who wrote it held the flock that is held here now.
@@ -578,20 +566,15 @@ def _hold_lock(workspace: Workspace, *, force: bool) -> Iterator[Callable[[], No
                 f"{max(now_ms - lock.at_ms, 0) / 60_000:.0f} minutes; nothing was done. After "
                 f"{consolidation.STALE_MINUTES} minutes it counts as left behind"
             )
-        last_ms = lock.last_ms
-
-        def changed() -> None:
-            nonlocal last_ms
-            last_ms = workspace.world.wall_ms()
-
-        mine = Lock(last_ms, consolidation.FORCE if force else consolidation.AUTO, now_ms)
+        mine, done = Lock(lock.last_ms, consolidation.FORCE if force else consolidation.AUTO, now_ms), list[str]()
         observing.keep_ignored(workspace.files)
         # Written first: a run of ours that dies leaves a lock that the next one knows as its own.
         workspace.files.replace(workspace.local / _OURS, f"{now_ms}\n".encode())
         workspace.files.replace(workspace.root / consolidation.LOCK, mine.render())
         try:
-            yield changed
+            yield done
         finally:
+            last_ms = workspace.world.wall_ms() if done else lock.last_ms
             workspace.files.replace(workspace.root / consolidation.LOCK, Lock(last_ms).render())
 
 
@@ -601,12 +584,10 @@ _OURS = "consolidating"
 
 def _lock(workspace: Workspace) -> Lock:
     path = workspace.root / consolidation.LOCK
-    if path.is_symlink() or path.is_dir():
-        return Lock(trouble="is a link" if path.is_symlink() else "is a folder, which somebody has to remove first")
-    try:
-        return Lock.read(workspace.files.read(path))
-    except DiskError:
-        return Lock(trouble="cannot be read")
+    with suppress(DiskError):
+        if not (path.is_symlink() or path.is_dir()):
+            return Lock.read(workspace.files.read(path))
+    return Lock(trouble="is no file that can be read")
 
 
 # --- migration ------------------------------------------------------------------------------------------------------
@@ -635,7 +616,7 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
             text = AgentsFile(rules.text).with_daily_logs()
             if rules.before is not None and text != rules.text:
                 edits.append(rules.to(text))
-                diff = _diff(workspace, {rules.path: text})
+                diff = _diff(edits[-1:])
         if edits and (lock := Runs(workspace).page(consolidation.LOCK)).before is None:
             # The hours to the first consolidation count from now.
             edits.append(lock.to(Lock(workspace.world.wall_ms()).render().decode()))
@@ -690,10 +671,9 @@ def _draft(summary: str, edits: Iterable[Edit], run: str = "") -> Draft | None:
     return Draft(run, summary, changed) if changed else None
 
 
-def _diff(workspace: Workspace, files: Mapping[str, str]) -> str:
+def _diff(edits: Iterable[Edit]) -> str:
     lines: list[str] = []
-    for path, text in sorted(files.items()):
-        before = Runs(workspace).page(path).text
-        pair = (before.splitlines(), text.splitlines())
-        lines += unified_diff(*pair, path if before else "/dev/null", path, lineterm="", n=2)
+    for each in edits:
+        before, after = each.text.splitlines(), (each.after or b"").decode("utf-8", "surrogateescape").splitlines()
+        lines += unified_diff(before, after, each.path if before else "/dev/null", each.path, lineterm="", n=2)
     return "\n".join(lines)

@@ -154,8 +154,7 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
         read += [session] if events else []
     logged = workspace.files.page(workspace.home(agent) / "corrections.md")
     heard = Signals(workspace.files, agent, workspace.wall).heard()
-    facts = tidying.remembered(workspace)
-    ranked = dict(enumerate([*(facts if workspace.config.hook.auto_memory else ()), *rules.propose(read)], 1))
+    ranked = dict(enumerate([*tidying.remembered(workspace), *rules.propose(read)], 1))
     new = {
         number: proposal
         for number, proposal in ranked.items()

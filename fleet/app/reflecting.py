@@ -194,8 +194,7 @@ def _promising(writer: Writer, lessons: Lessons, changed: Sequence[str], *, is_a
 
 def _promote_due(writer: Writer, patterns: Sequence[Pattern], lessons: Lessons, *, is_all: bool = False) -> Outcome:
     rights = CountedLog(writer.workspace, writer.agent).rights
-    witness = evidence.Witnesses(writer.workspace).witness()
-    return Promotions(writer, lessons).enter_due(patterns, rights=rights, is_all=is_all, witness=witness)
+    return Promotions(writer, lessons).enter_due(patterns, rights=rights, is_all=is_all)
 
 
 def take_out_retired(workspace: Workspace, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> None:

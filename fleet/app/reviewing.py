@@ -90,7 +90,6 @@ class Changes(NamedTuple):
     """Effect of a block, or of its end.
 
     Attributes:
-        since: "" for all that the writer wrote.
         gone: text of each lesson that disappears, by id; at the end of a block, of each that reappears.
         other: ids of lessons that read or count otherwise; ``differences``: in what.
         discoveries: number of those not shown, or shown again.
@@ -128,16 +127,13 @@ def block(
     if not dry_run and not workspace.is_read_only:
         reconcile_all(workspace)
     earlier = _as_of(workspace, since_stamp, name) if since_stamp else {}
-    before = workspace.policy()
-    records = list(_records_of(workspace, name))
-    blank = {line.id: Line(line.id) for line in records}
+    before, records = workspace.policy(), list(_records_of(workspace, name))
     others = {other: at for other, at in before.blocked.items() if other != name}
-    valid = {each: earlier.get(each, none) for each, none in blank.items()}
+    valid = {line.id: earlier[line.id] for line in records if line.id in earlier}
     for each, line in before.earlier.items():  # but for what an earlier block of this name let count
         for writer, part in line.by_writer().items():
             if is_blocked(writer, others) or not is_blocked(writer, (name,)):
                 valid[each] = codec.join(valid.get(each, part), part)
-    valid = {each: line for each, line in valid.items() if not line.is_empty()}
     after = before._replace(blocked={**others, name: since_stamp}, earlier=valid)
     folds = _folds(records, before, after)
     changes = _changes(workspace, name, since_stamp, folds)
@@ -149,8 +145,11 @@ def block(
     if not dry_run:
         workspace.trust.block(name, since_stamp, earlier.values(), workspace.wall())
         if alone:
-            _retire(workspace, agent, alone)
-        _release_entries(workspace, leaving)
+            with workspace.writing(agent) as mine:
+                mine.write([edits.retire(line, mine.name) for line in records if line.id in alone])
+        for member in dict.fromkeys(each.agent for each in leaving):
+            with workspace.locked():
+                AgentMemory(workspace, member).release([each.id for each in leaving if each.agent == member])
         _refresh_derived(workspace)
     return changes._replace(left=leaving, kept=kept, retired=tuple(alone))
 
@@ -170,11 +169,13 @@ def unblock(workspace: Workspace, name: str) -> Changes:
     return changes
 
 
+def _check_name(name: str) -> None:
+    if not names.is_agent(names.agent_of(name) if names.is_replica(name) else name):
+        raise UsageError(f"{name[:60]!r} is neither an agent nor a replica; nothing was changed")
+
+
 def _check_writer(workspace: Workspace, name: str) -> None:
-    if not names.is_agent(name) and not (names.is_replica(name) and names.is_agent(names.agent_of(name))):
-        raise UsageError(
-            f"{name[:60]!r} is neither an agent nor a replica (<agent>.<8 hex digits>); nothing was changed"
-        )
+    _check_name(name)
     if any(is_blocked(mine, (name,)) for mine in workspace.mine()):
         raise NoError(f"{name} writes in this folder: block one of its other replicas by name. Nothing was changed")
 
@@ -204,15 +205,10 @@ def _folds(records: Iterable[Line], before: Policy, after: Policy) -> _Folds:
 
 
 def _changes(workspace: Workspace, name: str, since: str, folds: _Folds) -> Changes:
-    gone: dict[str, str] = {}
-    other: list[str] = []
-    for id_, (old, new) in folds.items():
-        if old.is_listed and not new.is_listed:
-            gone[id_] = readable(old.text)
-        elif (old.fields, old.totals, old.parts, old.is_listed) != (new.fields, new.totals, new.parts, new.is_listed):
-            other.append(id_)
+    gone = {each: readable(old.text) for each, (old, new) in folds.items() if old.is_listed and not new.is_listed}
+    differences = [each for id_, both in folds.items() if id_ not in gone for each in _differences(*both)]
+    other = list(dict.fromkeys(each.id for each in differences))
     known = list(LABELS)
-    differences = [each for id_ in other for each in _differences(*folds[id_])]
     differences.sort(key=lambda each: known.index(each.field) if each.field in known else len(known))
     return Changes(name, since, gone, other, differences, workspace.discoveries.count_by(name, since))
 
@@ -221,8 +217,7 @@ def _in_memories(workspace: Workspace, folds: _Folds) -> tuple[tuple[_MemoryEntr
     """Return the entries that a block removes from the memories here, and those that a person had approved."""
     left, kept = list[_MemoryEntry](), list[_MemoryEntry]()
     for agent in workspace.agents_here():
-        rows = AgentMemory(workspace, agent).rows()
-        for id_, row in rows.items():
+        for id_, row in AgentMemory(workspace, agent).rows().items():
             is_approved = AgentMemory.is_approved(row)
             if id_ in folds and reflecting.loses_ground(workspace, agent, *folds[id_]):
                 (kept if is_approved else left).append(_MemoryEntry(agent, id_, row))
@@ -242,19 +237,6 @@ def _has_lost_words(workspace: Workspace, id_: str, row: str, folds: _Folds) -> 
     lesson = merged([after[each] for each in next(one for one in sets if id_ in one) if each in after])
     words = Memory.row(lesson.text, lesson.correct, "", "").removesuffix("(; )")
     return (before.text, before.correct) != (lesson.text, lesson.correct) and not row.startswith(f"{words}(")
-
-
-def _release_entries(workspace: Workspace, leaving: Sequence[_MemoryEntry]) -> None:
-    for agent in workspace.agents_here():
-        if ids := [each.id for each in leaving if each.agent == agent]:
-            with workspace.locked():
-                AgentMemory(workspace, agent).release(ids)
-
-
-def _retire(workspace: Workspace, agent: str, ids: Sequence[str]) -> None:
-    with workspace.writing(agent) as writer:
-        lines = [line for each in ids if (line := workspace.patterns.line(each)) is not None]
-        writer.write([edits.retire(line, writer.name) for line in lines])
 
 
 def _refresh_derived(workspace: Workspace) -> None:
@@ -282,36 +264,29 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
         UsageError: that is nobody's name, or no time.
         NoError: nothing here is of that name, or it removed nothing that is out.
     """
-    if not names.is_agent(removed_by) and not names.is_replica(removed_by):
-        raise UsageError(f"{removed_by[:60]!r} is neither an agent nor a replica; nothing was changed")
+    _check_name(removed_by)
     stamp = first_stamp(since)
     reconcile_all(workspace)
     earlier = _as_of(workspace, stamp, removed_by) if stamp else {}
-    policy, restored = workspace.policy(), list[tuple[Line, Pattern]]()
     records = list(_records_of(workspace, removed_by))
     if not records and not workspace.discoveries.count_by(removed_by, ""):
         raise NoError(_NOBODY.format(removed_by[:60]))
+    policy, restored = workspace.policy(), list[tuple[Line, Pattern]]()
     for line in records:
         lesson = fold(line, policy)
-        if lesson.is_present and lesson.state != RETIRED:
-            continue
-        theirs = [writer for writer in line.by_writer() if is_blocked(writer, (removed_by,))]
-        if any(line.has_removed(writer, earlier.get(line.id)) for writer in theirs):
+        is_out = not lesson.is_present or lesson.state == RETIRED
+        theirs = (writer for writer in line.by_writer() if is_blocked(writer, (removed_by,)))
+        if is_out and any(line.has_removed(writer, earlier.get(line.id)) for writer in theirs):
             restored.append((line, lesson))
     if not restored:
         raise NoError(f"{removed_by} removed nothing that is out; nothing was changed")
     with Runs(workspace).recording(agent, "restore") as draft, workspace.writing(agent) as writer:
-        deltas, again = list[Line](), add_stamp(writer)
-        for line, lesson in restored:
-            deltas.append(edits.restore(line, writer.name, again))
-            if lesson.state == RETIRED:
-                deltas.append(writer.edit(line, "state", edits.CANDIDATE))
-        writer.write(deltas)
+        again, retired = add_stamp(writer), [line for line, lesson in restored if lesson.state == RETIRED]
+        states = [writer.edit(line, "state", edits.CANDIDATE) for line in retired]
+        writer.write([*(edits.restore(line, writer.name, again) for line, _ in restored), *states])
         draft.summary = f"restored {counted(len(restored), 'lesson')} that {removed_by} had removed"
         draft.lessons = [line.id for line, lesson in restored if not lesson.is_present]
-        draft.fields = [
-            Field(line.id, "state", RETIRED, edits.CANDIDATE) for line, lesson in restored if lesson.state == RETIRED
-        ]
+        draft.fields = [Field(line.id, "state", RETIRED, edits.CANDIDATE) for line in retired]
     return [(line.id, readable(lesson.text)) for line, lesson in restored]
 
 
@@ -367,9 +342,7 @@ class Question(NamedTuple):
             )
         listed = ", ".join(self.writers[:SHOWN_MAX]) + ", ..." * (len(self.writers) > SHOWN_MAX)
         who = f"Writers of whom nothing was known ({listed})" if self.group == "newcomers" else self.group
-        return (
-            f"{who} would retire {self.retires:,} and edit {self.edits:,} lessons or discoveries of others, all at once"
-        )
+        return f"{who} would retire {self.retires:,} and edit {self.edits:,} lessons or discoveries of others at once"
 
     def as_json(self) -> dict[str, Any]:
         """Return the question as ``--json`` has it."""
@@ -389,17 +362,16 @@ def questions(workspace: Workspace) -> list[Question]:
         if part.is_asked:
             groups.setdefault((part.kind, part.group), []).append(part)
     blocked = workspace.policy().blocked
-    questions = [(_question(workspace, *name, parts), parts) for name, parts in sorted(groups.items())]
+    asked = [_question(workspace, *name, parts) for name, parts in sorted(groups.items())]
     return [
         each
-        for each, parts in questions
-        if each.retires or each.edits or not all(is_blocked(one.writer, blocked) for one in parts)
+        for each in asked
+        if each.retires or each.edits or not all(is_blocked(one, blocked) for one in each.writers)
     ]
 
 
 def _question(workspace: Workspace, kind: str, group: str, parts: list[Held]) -> Question:
-    policy, changes = workspace.policy(), 0
-    lessons: list[_Effect] = []
+    policy, changes, lessons = workspace.policy(), 0, list[_Effect]()
     theirs = sorted({part.writer for part in parts})
     for id_ in dict.fromkeys(part.id for part in parts):
         line, discovery = workspace.patterns.line(id_), workspace.discoveries.get(id_)
@@ -419,9 +391,8 @@ def _question(workspace: Workspace, kind: str, group: str, parts: list[Held]) ->
 def _answer_left_out(workspace: Workspace, name: str, answer: str, command: str) -> str:
     """Decide a question about what is left out; return the effect, in words. No run: ``ask`` takes a leave back."""
     kind, _, group = name.partition(_SEPARATOR)
-    if answer not in (*ANSWERS_TO_LEFT_OUT, ASK):
-        choices = f"{', '.join(ANSWERS_TO_LEFT_OUT)}, or {ASK}"
-        raise UsageError(f"{answer[:20]!r} is no answer: {choices}; nothing was changed")
+    if answer not in (choices := (*ANSWERS_TO_LEFT_OUT, ASK)):
+        raise UsageError(f"{answer[:20]!r} is no answer: {', '.join(choices)}; nothing was changed")
     if answer == ASK:
         parts = workspace.trust.ask_again(kind, group)
     else:
@@ -433,10 +404,8 @@ def _answer_left_out(workspace: Workspace, name: str, answer: str, command: str)
         Runs(workspace).note_unrecorded(command, clock.after(workspace.wall()))
         _refresh_derived(workspace)
     lessons = counted(len({each.id for each in parts}), "lesson or discovery", "lessons or discoveries")
-    if answer == ASK:
-        return f"{lessons}: asked again"
-    if answer == TAKE:
-        return f"{lessons}: taken in"
+    if answer != LEAVE:
+        return f"{lessons}: {'asked again' if answer == ASK else 'taken in'}"
     hint = "" if group == "newcomers" or kind == OWN else f"; `fleet block {group}` leaves out the rest of it, too"
     return f"{lessons}: left out here; `fleet review --answer {name}=ask` asks again{hint}"
 
@@ -490,8 +459,8 @@ def answer(
     """
     if pair.partition(_SEPARATOR)[0] in (OWN, BULK):
         return pair, _answer_left_out(workspace, pair, choice, command)
-    first, separator, second = pair.partition(_SEPARATOR)
-    if not separator or not first or not second:
+    first, _, second = pair.partition(_SEPARATOR)
+    if not first or not second:
         raise UsageError("name a pair by both ids, p-...:p-..., as `fleet review --json` lists them")
     one, other = find(workspace, first).id, find(workspace, second).id
     pending = next((each for each in undecided_pairs(workspace) if {each.one.id, each.other.id} == {one, other}), None)

@@ -37,10 +37,10 @@ _HOLDER = "sleeping"
 """Key in ``local.db`` of a sentence about the last sleep that began: its id, its agent, and when."""
 _IDLE = "slept"
 """Key in ``local.db`` of the fingerprint at which a sleep found nothing to do, by agent."""
-_DERIVED = frozenset({"review", "compaction", "pages"})
-"""Phases that write only derived files: they are no reason for a record."""
 _UNSHOWN = frozenset({"compaction", "pages"})
-"""Phases that a dry run passes over: they render what the others changed."""
+"""Phases that only render what the others changed: a dry run passes over them."""
+_DERIVED = _UNSHOWN | {"review"}
+"""Phases that write only derived files: they are no reason for a record."""
 _IDLE_MS = 3_600_000
 """Time after which a sleep runs though nothing was written: some work comes due by time alone."""
 _DIFF_ROWS = 200
@@ -56,7 +56,6 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
         changed: number of things that it changed, or in a dry run would change.
         summary: what it did, in a sentence; "" for nothing.
         left: what it did not do, and why, a sentence each.
-        runs: ids of the runs that it left.
         pending: id of the inbox's item that its plan waits as; "" where it does not.
         error: why it failed; nothing of it is half done.
     """
@@ -73,11 +72,9 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slept(NamedTuple):
-    """Result of a sleep.
+    """Result of a sleep, and its run, "" where there is nothing to take back.
 
-    Attributes:
-        run: its id; "" where there is nothing to take back.
-        phases: none where nothing was written since the last sleep found nothing to do.
+    ``phases``: none where nothing was written since the last sleep found nothing to do.
     """
 
     run: str
@@ -193,9 +190,7 @@ def _reflections(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     ran = [each.record for each in results if not each.why and each.record and each.record.outcome != "skipped"]
     left = [f"session {each.session}: {each.summary()}" for each in results if each.record not in ran]
     seen, deferred = {each.session for each in results}, Records(workspace, agent).deferred()
-    left += [
-        f"session {each.session} waits: {each.why or 'it was put off'}" for each in deferred if each.session not in seen
-    ]
+    left += [f"session {each.session} waits: {each.why}" for each in deferred if each.session not in seen]
     summary = f"reflected on {counted(len(ran), 'session')}" if ran else ""
     if ran and dry_run:
         cost = sum(each.usd or 0.0 for each in ran)
@@ -218,14 +213,14 @@ def _consolidation(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     if gates.trouble or not gates.is_due:
         return Phase(read="the gates", left=(f"a gate is closed: {gates.summary()}",))
     preview = consolidating.consolidate(workspace, agent, dry_run=True)
-    number, (title, rows) = preview.number, preview.question()
+    number, question = preview.number, preview.question()
     total = sum(1 for _ in (workspace.root / ".agents/topics").glob("*.md"))
     read, diff = f"daily logs, {counted(total, 'topic')}", tuple(preview.diff.splitlines())
     if dry_run:
         return Phase(read=read, changed=number, summary=preview.summary(), diff=diff)
     if number > (most := workspace.config.sleep.changes_max(total)):
-        pending, where = tidying.put_aside(workspace, agent, consolidating.KIND, title, (), most, rows)
-        return Phase(read=read, left=(f"{title}, more than {most:,}. {where}",), pending=pending)
+        pending, where = tidying.put_aside(workspace, agent, consolidating.KIND, question, most)
+        return Phase(read=read, left=(f"{question[0]}, more than {most:,}. {where}",), pending=pending)
     try:
         result = consolidating.consolidate(workspace, agent)
     except BusyError as why:
@@ -242,13 +237,12 @@ def _tidy(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     if tidied.report.skipped is not None:
         left.append(tidied.report.summary())
     number, facts = tidied.plan.notes_changed if tidied.run or dry_run else 0, tidied.report.dreamed_accepted
-    summary = tidied.report.summary() if number or not facts else ""
-    host = f"{counted(facts, 'fact')} of the host's memory: fleet inbox" if facts else ""
-    read = counted(tidied.report.total_scanned, "note")
+    summary = [tidied.report.summary()] if number else []
+    summary += [f"{counted(facts, 'fact')} of the host's memory: fleet inbox"] if facts else []
     return Phase(
-        read=read,
+        read=counted(tidied.report.total_scanned, "note"),
         changed=number + facts,
-        summary="; ".join(filter(None, (summary, host))),
+        summary="; ".join(summary),
         left=tuple(left),
         diff=tuple(tidied.plan.diff()) if number else (),
         pending=tidied.pending,
@@ -276,11 +270,11 @@ def _publish(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
 
 def _review(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Put lessons that may be one, or contradict each other, into the inbox."""
-    clusters = reflecting.current_clusters(workspace)
-    pending, (new, dropped) = tuple(reflecting.to_review(clusters)), inbox.refresh(workspace, dry_run=dry_run)
-    pending += tuple(f"dropped, since nobody decided it in time: {each.dropped()}" for each in dropped)
+    clusters, (new, dropped) = reflecting.current_clusters(workspace), inbox.refresh(workspace, dry_run=dry_run)
+    left = reflecting.to_review(clusters)
+    left += [f"dropped, since nobody decided it in time: {each.dropped()}" for each in dropped]
     summary = f"{counted(new, 'thing')} more to decide: fleet inbox" if new else ""
-    return Phase(read=counted(len(clusters.groups), "cluster"), changed=new, summary=summary, left=pending)
+    return Phase(read=counted(len(clusters.groups), "cluster"), changed=new, summary=summary, left=tuple(left))
 
 
 def _compaction(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: ARG001 - as all of them
@@ -344,27 +338,23 @@ def end_session(call: Call) -> str:
             call.log(f"reflected on {result.session}: {result.summary()}")
     _close_session(call)
     with opened(call) as workspace:
+        synced = sharing.SyncResult(why="[hook] sync_at_end is false in fleet.toml")
         if workspace.config.hook.sync_at_end:
             synced = sharing.sync_if_agreed(workspace, call.agent)
-            why = synced.why
-        else:
-            synced, why = None, "[hook] sync_at_end is false in fleet.toml"
-        promoted = sharing.update_here(workspace, call.agent)[0] if why or synced is None else synced.promoted
-        _note_promoted(call, promoted)
+        _note_promoted(call, sharing.update_here(workspace, call.agent)[0] if synced.why else synced.promoted)
         with call.guarded("the next session's start is not ready"):
             starting.SessionStart(workspace, call.agent).make()
-    if synced is None or why:
-        return f"settled; nothing was sent: {why}"
+    if synced.why:
+        return f"settled; nothing was sent: {synced.why}"
     part = ", in part" if synced.is_partial else ""
     return f"synced{part}: {counted(synced.out, 'line')} out, {counted(synced.patterns_in, 'lesson')} in"
 
 
 def _note_promoted(call: Call, texts: Iterable[str]) -> None:
     """Note lessons that entered a memory while nobody looked: the next session's start names them to the person."""
+    notes = local.SessionNotes(call.root, f"{PROMOTED}-{call.agent}")
     for text in texts:
-        local.SessionNotes(call.root, f"{PROMOTED}-{call.agent}").add(
-            f"{PROMOTED} {json.dumps(text[:_PROMOTED_CHARS_MAX])}"
-        )
+        notes.add(f"{PROMOTED} {json.dumps(text[:_PROMOTED_CHARS_MAX])}")
 
 
 def _close_session(call: Call) -> None:

@@ -24,14 +24,7 @@ from fleet.model.pattern import MERGED_FROM, PRIVATE, STAGE, Pattern
 from fleet.reflect import housekeeping, inbox, memory_md
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.exposure import Exposures
-from fleet.reflect.housekeeping import (
-    DreamReport,
-    Mode,
-    Note,
-    Plan,
-    ReflectionReport,
-    Stage,
-)
+from fleet.reflect.housekeeping import DreamReport, Mode, Note, Plan, ReflectionReport, Stage
 from fleet.reflect.inbox import Inbox, Inboxes
 from fleet.reflect.promotion import AgentMemory
 from fleet.reflect.records import Record, Records, Written
@@ -40,6 +33,7 @@ from fleet.store.runs import UNDO, Draft, Edit, Field, Runs
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
 from fleet.text import dates
+from fleet.text.markdown import Page
 
 KIND = "tidy"
 _MEMORY_GROUP = "memory"
@@ -73,10 +67,9 @@ class TidyResult(NamedTuple):
     def question(self, agent: str) -> tuple[str, list[str]]:
         """Return the title and the diff of the plan, as a person is asked about it."""
         rows = self.plan.diff()
-        if len(rows) > _DIFF_ROWS:
-            note = f"... and {len(rows) - _DIFF_ROWS:,} lines more: fleet tidy --mode always --dry-run"
-            rows = [*rows[:_DIFF_ROWS], note]
-        return f"Tidying would change {self.plan.notes_changed:,} of {self.total:,} notes of {agent}", rows
+        more = [f"... and {len(rows) - _DIFF_ROWS:,} lines more: fleet tidy --mode always --dry-run"]
+        title = f"Tidying would change {self.plan.notes_changed:,} of {self.total:,} notes of {agent}"
+        return title, [*rows[:_DIFF_ROWS], *(more if len(rows) > _DIFF_ROWS else [])]
 
 
 def tidy(
@@ -89,9 +82,8 @@ def tidy(
     is_capped: bool = True,
     is_logged: bool = True,
 ) -> TidyResult:
-    """Put an agent's notebook in order.
+    """Put an agent's notebook in order, or only plan that.
 
-    ``dry_run``: plan, and change nothing.
     ``report``: the host's own housekeeping report, or a text that ends with one.
     ``is_capped``: a plan that changes too much waits in the inbox.
     ``is_logged``: append a record; False where the caller does.
@@ -102,12 +94,13 @@ def tidy(
     """
     with workspace.lock(f"tidy-{agent}", 0.5):
         notebook = _Notebook(workspace, agent)
-        organization = housekeeping.DreamReport.parse(report) if report else _host_report(workspace)
-        dream = organization if organization is not None and not notebook.has_read(organization, report) else None
+        dream, now_ms = DreamReport.parse(report) if report else _host_report(workspace), workspace.world.wall_ms()
+        raw = _report_key(dream, report) if dream is not None else ""
+        if raw in notebook.reports:
+            dream = None
         if dream is not None and not dry_run:
-            notebook.note_report(dream, report)
-        now_ms = workspace.world.wall_ms()
-        dream_ms = now_ms if dream is not None else notebook.dream_ms
+            notebook.note_report(raw)
+        dream_ms = now_ms if dream is not None else max(notebook.reports.values(), default=None)
         why = mode.skip_reason(now_ms, notebook.last_ms, notebook.new(), dream_ms)
         if why is not None:
             skipped = ReflectionReport(skipped=why, dream_report_ingested=dream)
@@ -133,8 +126,9 @@ def _carry_out(
         tidied = TidyResult(notebook.plan(), total=len(notebook.notes))
         if dry_run or not tidied.plan.changes:
             return None
-        if is_capped and tidied.plan.notes_changed > workspace.config.sleep.changes_max(tidied.total):
-            pending, left = _put_tidying_aside(workspace, agent, tidied)
+        if is_capped and tidied.plan.notes_changed > (most := workspace.config.sleep.changes_max(tidied.total)):
+            question, evidence = tidied.question(agent), (tidied.report.summary(),)
+            pending, left = put_aside(workspace, agent, KIND, question, most, evidence)
             tidied = tidied._replace(pending=pending, left=left)
             return None
         draft = _draft(workspace, agent, notebook, tidied.plan)
@@ -167,8 +161,7 @@ class _Notebook:
         passes = [each.record for each in Records(workspace, agent).passes() if not each.undone]
         tidied = (each for each in passes if any(w.name == KIND and w.count for w in each.writers))
         self.last_ms = max((clock.ms_of(each.at) for each in tidied), default=None)
-        self._reports = [each for each in passes if each.kind == KIND and each.raw]
-        self.dream_ms = max((clock.ms_of(each.at) for each in self._reports), default=None)
+        self.reports = {each.raw: clock.ms_of(each.at) for each in passes if each.kind == KIND and each.raw}
         self.memory = workspace.files.read(AgentMemory(workspace, agent).path)
         self.lines = {f"memory:{_hash(each.row)}": each for each in _written_lines(workspace, agent, self.memory)}
         self.own: dict[str, Pattern] = {}
@@ -178,12 +171,9 @@ class _Notebook:
         """Return the number of notes since the last pass."""
         return sum(each.at_ms > (self.last_ms or -1) for each in self.notes)
 
-    def has_read(self, report: DreamReport, text: str) -> bool:
-        return any(each.raw == _report_key(report, text) for each in self._reports)
-
-    def note_report(self, report: DreamReport, text: str) -> None:
-        raw, why = _report_key(report, text), "the host's own report was read"
-        record = Record(run=Runs(self._workspace).name("dream"), kind=KIND, outcome="skipped", why=why, raw=raw)
+    def note_report(self, raw: str) -> None:
+        run, why = Runs(self._workspace).name("dream"), "the host's own report was read"
+        record = Record(run=run, kind=KIND, outcome="skipped", why=why, raw=raw)
         Records(self._workspace, self._agent).append(record)
 
     def plan(self) -> Plan:
@@ -289,26 +279,23 @@ def _merged(own: Pattern | None) -> tuple[str, ...]:
 
 def _written_lines(workspace: Workspace, agent: str, data: bytes) -> list[_Line]:
     """Return the notes of a memory that a run of fleet's wrote: other lines are a person's."""
-    lines = []
-    for number, row in enumerate(data.decode("utf-8", "surrogateescape").split("\n")):
-        match = _NOTE.fullmatch(row.rstrip("\r"))
-        if match is not None and dates.to_ms(match["day"]) is not None:
-            lines.append(_Line(number, row, match["day"], match["text"]))
-    if not lines:
-        return []
+    rows = data.decode("utf-8", "surrogateescape").split("\n")
+    dated = [(number, match) for number, row in enumerate(rows) if (match := _NOTE.fullmatch(row.rstrip("\r")))]
     path, ours = workspace.own_path(agent, memory_md.FILE_NAME), set[bytes]()
-    for run in (run for run in Runs(workspace).listed() if run.kind != UNDO):
+    for run in (run for run in Runs(workspace).listed() if dated and run.kind != UNDO):
         for edit in (edit for edit in run.edits if edit.path == path):
             ours |= {*(edit.after or b"").split(b"\n")} - {*(edit.before or b"").split(b"\n")}
-    return [each for each in lines if each.row.encode("utf-8", "surrogateescape") in ours]
+    return [
+        _Line(number, rows[number], match["day"], match["text"])
+        for number, match in dated
+        if rows[number].encode("utf-8", "surrogateescape") in ours and dates.to_ms(match["day"]) is not None
+    ]
 
 
 def _zone(name: str) -> tzinfo | None:
     """Return a time zone by name; this machine's for "", UTC for an unknown one."""
-    if not name:
-        return None
     try:
-        return ZoneInfo(name)
+        return ZoneInfo(name) if name else None
     except (KeyError, ValueError, OSError):
         return UTC
 
@@ -323,11 +310,10 @@ def _hash(text: str) -> str:
 def _draft(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> Draft:
     fields: list[Field] = []
     for change in (each for each in plan.changes if each.id not in notebook.lines):
-        before = change.before or None
-        if change.field == STAGE:
-            own = notebook.own.get(change.id)
-            before = (own.value(STAGE) if own is not None else "") or None
-        fields.append(Field(change.id, change.field, before, change.after))
+        own, before = notebook.own.get(change.id), change.before
+        if change.field == STAGE:  # the note's may be computed
+            before = own.value(STAGE) if own is not None else None
+        fields.append(Field(change.id, change.field, before or None, change.after))
     pages = _memory_edits(workspace, agent, notebook, plan)
     return Draft("", plan.report.summary(), pages, fields=fields)
 
@@ -352,14 +338,11 @@ def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: P
 
 def _write(workspace: Workspace, agent: str, fields: Sequence[Field]) -> None:
     """Write the lines of a run: stages beside the private lessons, words where their lesson is kept."""
+    private = (STAGE, MERGED_FROM)
     with workspace.writing(agent) as writer:
-        writer.set_own([(each.id, each.name, each.after) for each in fields if each.name in (STAGE, MERGED_FROM)])
-        lines = []
-        for field in fields:
-            line = workspace.record(agent, field.id) if field.name not in (STAGE, MERGED_FROM) else None
-            if line is not None:
-                lines.append(writer.edit(line, field.name, field.after))
-        writer.write(lines)
+        writer.set_own([(each.id, each.name, each.after) for each in fields if each.name in private])
+        others = [(workspace.record(agent, each.id), each) for each in fields if each.name not in private]
+        writer.write([writer.edit(line, each.name, each.after) for line, each in others if line is not None])
 
 
 def _record(workspace: Workspace, agent: str, tidied: TidyResult) -> None:
@@ -369,22 +352,21 @@ def _record(workspace: Workspace, agent: str, tidied: TidyResult) -> None:
     Records(workspace, agent).append(record)
 
 
-def _put_tidying_aside(workspace: Workspace, agent: str, tidied: TidyResult) -> tuple[str, str]:
-    """Put a plan with too many changes into the inbox; return as ``put_aside``."""
-    title, rows = tidied.question(agent)
-    most = workspace.config.sleep.changes_max(tidied.total)
-    return put_aside(workspace, agent, KIND, title, (tidied.report.summary(),), most, rows)
-
-
 def put_aside(
-    workspace: Workspace, agent: str, what: str, title: str, evidence: Iterable[str], most: int, rows: Iterable[str]
+    workspace: Workspace,
+    agent: str,
+    what: str,
+    question: tuple[str, list[str]],
+    most: int,
+    evidence: Iterable[str] = (),
 ) -> tuple[str, str]:
     """Put a plan with more than ``most`` changes into the inbox; return the id that it waits as, and a sentence.
 
     A plan that a person rejected does not wait, and has no id. An approved one is over: the next one waits again.
 
-    ``rows``: the plan as a diff.
+    ``question``: its title, and the plan as the rows of a diff.
     """
+    title, rows = question
     item = inbox.Item(
         kind="plan",
         title=title,
@@ -406,10 +388,8 @@ def put_aside(
 
 
 def _host_report(workspace: Workspace) -> DreamReport | None:
-    """Return the newest report in the host's own memory of this project, where that may be read."""
-    if not workspace.config.hook.auto_memory:
-        return None
-    reports = [housekeeping.DreamReport.parse(page) for _, page in _pages(workspace)]
+    """Return the newest report in the host's own memory of this project."""
+    reports = [DreamReport.parse(page) for _, page in _pages(workspace)]
     return next((each for each in reversed(reports) if each is not None), None)
 
 
@@ -421,8 +401,6 @@ def _report_key(report: DreamReport, text: str) -> str:
 
 def _put_host_facts(workspace: Workspace, agent: str, *, dry_run: bool) -> int:
     """Put the new facts of the host's own memory into the inbox, as candidates; return the number of new items."""
-    if not workspace.config.hook.auto_memory:
-        return 0
     items = [
         inbox.Item(
             kind="candidate",
@@ -432,10 +410,7 @@ def _put_host_facts(workspace: Workspace, agent: str, *, dry_run: bool) -> int:
         )
         for each in remembered(workspace)
     ]
-    if dry_run:
-        ids = {each.item.id for each in Inbox(workspace, agent).entries()}
-        return sum(inbox.Item.id_of(agent, "candidate", names.normalise(each.title)) not in ids for each in items)
-    return sum(each.is_new for each in Inbox(workspace, agent).put(items))
+    return sum(each.is_new for each in Inbox(workspace, agent).put(items, dry_run=dry_run))
 
 
 def remembered(workspace: Workspace) -> list[Proposal]:
@@ -444,8 +419,9 @@ def remembered(workspace: Workspace) -> list[Proposal]:
 
 
 def _pages(workspace: Workspace) -> Iterator[tuple[str, str]]:
-    """Yield each page's name without its ending, and its text."""
-    for folder in (each / "memory" for each in sessions.folders(os.fspath(workspace.root))):
+    """Yield each page's name without its ending, and its text, where that memory may be read."""
+    projects = sessions.folders(os.fspath(workspace.root)) if workspace.config.hook.auto_memory else ()
+    for folder in (each / "memory" for each in projects):
         for path in sorted(folder.glob("*.md")) if not folder.is_symlink() else ():
             if not path.is_symlink() and path.is_file():
                 with path.open("rb") as file:
@@ -453,16 +429,16 @@ def _pages(workspace: Workspace) -> Iterator[tuple[str, str]]:
 
 
 def _fact(name: str, page: str) -> Iterator[Proposal]:
-    _, _, front = page.partition("---\n")
-    head, _, body = front.partition("\n---")
-    fields = {key.strip(): value.strip(" \"'") for key, _, value in (row.partition(":") for row in head.splitlines())}
-    paragraphs = [" ".join(each.split()) for each in re.split(r"\n\s*\n|\n(?=\*\*(?:Why|How))", body)]
+    front = Page.front_matter(page)
+    fields = {key.strip(): value.strip(" \"'") for key, _, value in (row.partition(":") for row in front.splitlines())}
+    paragraphs = [" ".join(each.split()) for each in re.split(r"\n\s*\n|\n(?=\*\*(?:Why|How))", page[len(front) :])]
     why = next((match[1] for each in paragraphs if (match := re.match(r"\*\*Why:?\*\*:? *(.+)", each))), "")
     first = next((each for each in paragraphs if each and not each.startswith(("#", "**Why", "**How"))), "")
     # The host is to put the rule first in the body; the description often is one, too, or else some words about it.
-    rule, is_named = fields.get("description", ""), page.startswith("---\n") and fields.get("type") == "feedback"
+    rule = fields.get("description", "")
     if not rule or (rule.isascii() and len(rule.split()) < _RULE_WORDS_MIN <= len(first.split())):
         rule = first
-    if is_named and rule and not (rule.isascii() and " " not in rule):  # some languages write no spaces
+    is_sentence = rule and not (rule.isascii() and " " not in rule)  # some languages write no spaces
+    if is_sentence and fields.get("type") == "feedback":
         wrong = why or f"feedback: {fields.get('name', name)}"
         yield Proposal.of("", "memory", rule, wrong, "", _MEMORY_WORTH, quote=first)

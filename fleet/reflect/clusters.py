@@ -6,10 +6,7 @@ close and no difference matters; every two wordings of a cluster do (complete li
 are for a person or an agent to decide.
 
 The same lessons in any order give the same clusters: all are compared at once, at most ``LESSONS_MAX`` (docs/adr/0019).
-
-Statements of several sessions are grouped alike (``Recurrence``). Sessions are told apart by id. Where a page does not
-name them, those of one day are counted by the time between observations or by the entries of the log, whichever are
-more, and not at all on a day of a named session: the same session may have written both.
+Statements of several sessions are grouped alike (``Recurrence``).
 """
 
 import json
@@ -82,9 +79,6 @@ class Closeness(NamedTuple):
     is_turned: bool
 
 
-_Encoded = tuple[str, dict[str, frozenset[str]], list[tuple[int, int, Closeness | None]]]
-
-
 class Comparison(msgspec.Struct):
     """Result of a comparison, by the hashes of the texts: it is valid wherever they stand.
 
@@ -94,22 +88,19 @@ class Comparison(msgspec.Struct):
     """
 
     stems: Mapping[str, frozenset[str]] = {}
-    close: Mapping[tuple[str, str], Closeness | None] = {}
+    close: Mapping[str, Closeness | None] = {}
+    version: str = __version__
 
     def encoded(self) -> str:
-        """Return the comparison as JSON, each pair by the indexes of its texts."""
-        index = {name: number for number, name in enumerate(self.stems)}
-        close = [(index[one], index[other], closeness) for (one, other), closeness in self.close.items()]
-        return msgspec.json.encode((__version__, self.stems, close)).decode()
+        """Return the comparison as JSON."""
+        return msgspec.json.encode(self).decode()
 
     @classmethod
     def decoded(cls, encoded: str) -> "Comparison":
         """Return a stored comparison; an empty one for another version's, which may compare otherwise."""
         with suppress(msgspec.MsgspecError):
-            version, stems, close = msgspec.json.decode(encoded, type=_Encoded)
-            names = list(stems)
-            if version == __version__:
-                return cls(stems, {(names[one], names[other]): closeness for one, other, closeness in close})
+            last = msgspec.json.decode(encoded, type=cls)
+            return last if last.version == __version__ else cls()
         return cls()
 
 
@@ -117,7 +108,6 @@ def alike(
     texts: Sequence[str],
     also: Iterable[tuple[int, int]] = (),
     least: float = NEAR_MIN,
-    among: Iterable[tuple[int, int]] | None = None,
     last: Comparison | None = None,
 ) -> list[tuple[int, int, Closeness]]:
     """Return the pairs among texts that share enough of their words, by their indexes, in their order.
@@ -126,19 +116,16 @@ def alike(
     than others. The same texts in the same order give the same pairs.
 
     ``also``: pairs to be compared whatever their words are, each as (smaller index, larger).
-    ``least``: least score of the other pairs.
-    ``among``: the pairs to compare; None: all that share a third of the words of one.
+    ``least``: least score of the other pairs, those that share a third of the words of one.
     ``last``: the last comparison, with the same ``least``: its pairs are not compared again. It is updated to this one.
     """
     names = [blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() for text in texts]
     last, forced = last or Comparison(), frozenset(also)
-    wordings: dict[int, ParsedText] = {}
-    if among is None:
-        wordings = _parsed_at(texts, [index for index, name in enumerate(names) if name not in last.stems])
-        stems = {**last.stems, **{names[index]: wording.stems for index, wording in wordings.items()}}
-        last.stems = {name: stems[name] for name in names}
-        among = _partners([stems[name] for name in names])
-    both = {pair: (names[pair[0]], names[pair[1]]) for pair in sorted({*among, *forced})}
+    wordings = _parsed_at(texts, [index for index, name in enumerate(names) if name not in last.stems])
+    stems = {**last.stems, **{names[index]: wording.stems for index, wording in wordings.items()}}
+    last.stems = {name: stems[name] for name in names}
+    pairs = sorted({*_partners([stems[name] for name in names]), *forced})
+    both = {(one, other): f"{names[one]} {names[other]}" for one, other in pairs}
     exact = {both[pair] for pair in forced}
     unknown = {
         two: pair
@@ -148,8 +135,8 @@ def alike(
     wordings |= _parsed_at(texts, {index for pair in unknown.values() for index in pair} - wordings.keys())
     new = {two: _closeness(wordings[a], wordings[b], 0.0 if two in exact else least) for two, (a, b) in unknown.items()}
     last.close = {two: new[two] if two in new else last.close[two] for two in both.values()}
-    pairs = ((pair, last.close[two]) for pair, two in both.items())
-    return [(*pair, close) for pair, close in pairs if close and (close.score >= least or pair in forced)]
+    compared = ((pair, last.close[two]) for pair, two in both.items())
+    return [(*pair, close) for pair, close in compared if close and (close.score >= least or pair in forced)]
 
 
 def _closeness(mine: ParsedText, theirs: ParsedText, least: float) -> Closeness | None:
@@ -209,12 +196,9 @@ class _Pair(NamedTuple):
 
 
 class Clusters(NamedTuple):
-    """Result of comparing lessons.
+    """Result of comparing lessons: the ids of each cluster of two or more, its representative first, and pairs.
 
-    Attributes:
-        groups: ids of each cluster of two or more lessons, its representative first.
-        likely: pairs that may be one lesson, the closest first.
-        opposed: pairs that say the opposite of each other, the closest first.
+    ``likely``: pairs that may be one lesson, ``opposed``: that say the opposite of each other; the closest first.
     """
 
     groups: tuple[tuple[str, ...], ...] = ()
@@ -282,11 +266,8 @@ class Clusters(NamedTuple):
 
     def grouped(self, lessons: Iterable[Pattern], lookup: Callable[[str], Pattern | None]) -> "list[Wordings]":
         """Return lessons with each cluster as one, in the place of the first of its wordings."""
-        opposites: dict[str, tuple[str, ...]] = {}
-        for one, other, *_ in self.opposed:
-            opposites[one] = (*opposites.get(one, ()), other)
-            opposites[other] = (*opposites.get(other, ()), one)
         groups = {each: group for group in self.groups for each in group}
+        contested = {each for pair in self.opposed for each in pair.ids}
         grouped_ids, result = set[str](), list[Wordings]()
         for lesson in lessons:
             if lesson.id in grouped_ids:
@@ -294,7 +275,8 @@ class Clusters(NamedTuple):
             lessons_of = (lookup(other) if other != lesson.id else lesson for other in groups.get(lesson.id, ()))
             wordings = sorted((one for one in lessons_of if one is not None and one.is_listed), key=_rank)
             grouped_ids |= {one.id for one in wordings}
-            against = dict.fromkeys(other for one in wordings or [lesson] for other in opposites.get(one.id, ()))
+            ids = contested.intersection(one.id for one in wordings or [lesson])
+            against = sorted(self.opposites(ids)) if ids else []
             shown = self.spoken_for(wordings) if len(wordings) > 1 else lesson
             result.append(Wordings(shown, tuple(wordings) if len(wordings) > 1 else (), tuple(against)))
         return result
@@ -306,21 +288,19 @@ NOT_COMPARED = Clusters()
 
 def same_text_among(texts: Sequence[str], text: str) -> int | None:
     """Return the number of the text that surely says the same as another one, by words alone; None for none."""
-    pairs = alike((*texts, text), least=COUNTED_MIN, among=tuple((index, len(texts)) for index in range(len(texts))))
-    sure = [(close.score, -one) for one, _, close in pairs if _say_the_same(close, 0.0)]
+    *others, mine = ParsedText.of([*texts, text])
+    compared = [_closeness(each, mine, COUNTED_MIN) for each in others]
+    sure = [(each.score, -number) for number, each in enumerate(compared) if each and _say_the_same(each, 0.0)]
     return -max(sure)[1] if sure else None
 
 
 def _closest(pairs: Iterable[_Pair], but: Collection[tuple[str, str]] = ()) -> list[_Pair]:
     """Return pairs, the closest first, each two lessons once: merged ones may be close in several wordings."""
     closest: dict[tuple[str, str], _Pair] = {}
-    for each in sorted((each for each in pairs if each.ids not in but), key=_closest_first):
-        closest.setdefault(each.ids, each)
+    for each in sorted(pairs, key=lambda each: (-each.score, each.ids)):
+        if each.ids not in but:
+            closest.setdefault(each.ids, each)
     return list(closest.values())
-
-
-def _closest_first(pair: _Pair) -> tuple[float, str, str]:
-    return -pair.score, pair.one, pair.other
 
 
 def _say_the_same(close: Closeness, cosine: float) -> bool:
@@ -384,8 +364,8 @@ class Weighing:
 
     def decided(self) -> set[tuple[str, str]]:
         """Return the pairs that a person keeps apart, on this machine alone."""
-        pairs = (value.split() for value in self._workspace.state.agreed(_APART))
-        return {(pair[0], pair[1]) for pair in pairs if len(pair) == 2}
+        pairs = (value.partition(" ") for value in self._workspace.state.agreed(_APART))
+        return {(one, other) for one, _, other in pairs}
 
     def keep_apart(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Keep pairs apart: they are never grouped here, and never asked about again."""
@@ -420,12 +400,9 @@ class Weighing:
 
     def cache_key(self) -> list[Any]:
         """Return the key of the clusters: the generation, the state of the embeddings, and the pairs kept apart."""
-        return self._cached()[0]
-
-    def _cached(self) -> tuple[list[Any], str]:
-        keys = ("generation", EMBEDDED, _META)
-        generation, embedded, cached = self._workspace.db.ask(lambda db: [get_meta(db, key) for key in keys])
-        return [int(generation), embedded, sorted(self.decided())], cached
+        keys = ("generation", EMBEDDED)
+        generation, embedded = self._workspace.db.ask(lambda db: [get_meta(db, key) for key in keys])
+        return [int(generation), embedded, sorted(self.decided())]
 
     def clusters(self, own: Callable[[], Iterable[str]] = tuple) -> Clusters:
         """Return the clusters of the clan's lessons as of now; they are computed where their key has changed.
@@ -434,9 +411,9 @@ class Weighing:
         """
         patterns = self._workspace.patterns
         with self._workspace.db.snapshot():
-            key, cached = self._cached()
+            key = self.cache_key()
             digest = blake2b(json.dumps(key).encode(), digest_size=8).hexdigest()
-            cached_digest, clusters = _read(cached)
+            cached_digest, clusters = self._last()
             if cached_digest == digest:
                 return clusters
             words, comparison = _words_of(patterns, own), self.compared()
@@ -454,12 +431,17 @@ class Weighing:
 
     def last_clusters(self) -> Clusters:
         """Return the cached clusters, perhaps of an earlier generation, without the pairs that are kept apart since."""
-        clusters, decided = _read(self._workspace.db.noted(_META))[1], self.decided()
+        clusters, decided = self._last()[1], self.decided()
         opposed, likely = (
-            tuple(each for each in pairs if tuple(sorted(each.ids)) not in decided)
-            for pairs in (clusters.opposed, clusters.likely)
+            tuple(each for each in pairs if each.ids not in decided) for pairs in (clusters.opposed, clusters.likely)
         )
         return clusters._replace(opposed=opposed, likely=likely)
+
+    def _last(self) -> tuple[str, Clusters]:
+        """Return the cached clusters, and the digest of their key."""
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(self._workspace.db.noted(_META), type=tuple[str, Clusters])
+        return "", NOT_COMPARED  # nothing is cached, or by another version
 
     def contradicted(self) -> dict[str, tuple[str, ...]]:
         """Return the lessons that others contradict, in any wording, as last compared: from their ids to the others'.
@@ -469,18 +451,10 @@ class Weighing:
         clusters, against = self.last_clusters(), dict[str, tuple[str, ...]]()
         lessons = self._workspace.patterns.lessons_of({each for pair in clusters.opposed for each in pair.ids})
         standing = {each for each, one in lessons.items() if one.is_listed and one.state != "retired"}
-        for pair in (each for each in clusters.opposed if standing.issuperset(each.ids)):
-            for one, other in (pair.ids, pair.ids[::-1]):
+        for a, b in (pair.ids for pair in clusters.opposed if standing.issuperset(pair.ids)):
+            for one, other in ((a, b), (b, a)):
                 against |= {each: (*against.get(each, ()), other) for each in clusters.of(one)}
         return against
-
-
-def _read(cached: str) -> tuple[str, Clusters]:
-    """Return the cached clusters, and the digest of their key."""
-    try:
-        return msgspec.json.decode(cached, type=tuple[str, Clusters])
-    except msgspec.DecodeError:
-        return "", NOT_COMPARED  # nothing is cached, or by another version
 
 
 def _words_of(patterns: Patterns, own: Callable[[], Iterable[str]]) -> dict[str, str]:
@@ -532,11 +506,6 @@ class Recurrence(NamedTuple):
     sessions: tuple[str, ...]
 
     @property
-    def days(self) -> tuple[str, ...]:
-        """Days of its statements."""
-        return tuple(sorted({each.at[:10] for each in self.statements}))
-
-    @property
     def category(self) -> str:
         """Gotcha, Pattern or Boundary."""
         return category_of(self.text, (each.kind for each in self.statements))
@@ -553,20 +522,22 @@ class Recurrence(NamedTuple):
 
     @staticmethod
     def separate_sessions(statements: Sequence[Statement]) -> tuple[str, ...]:
-        """Return the keys of the separate sessions of statements, by time; those without an id count by day."""
-        named = {each.session for each in statements if each.is_known}
+        """Return the keys of the separate sessions of statements, by time.
+
+        Those without an id are told apart in several ways, as by the time between observations: of a day those of the
+        way with the most count, and none on a day of a session with an id, which may have written both.
+        """
+        counted = {each.session for each in statements if each.is_known}
         days = {each.at[:10] for each in statements if each.is_known}
         unnamed: dict[str, dict[str, set[str]]] = {}
         for statement in statements:
             if not statement.is_known and statement.at[:10] not in days:
                 way = statement.session.partition(" ")[0]
                 unnamed.setdefault(statement.at[:10], {}).setdefault(way, set()).add(statement.session)
-        counted = named | {
-            one for ways in unnamed.values() for one in max(ways.values(), key=lambda each: (len(each), min(each)))
-        }
-        return tuple(
-            dict.fromkeys(each.session for each in sorted(statements, key=_by_time) if each.session in counted)
-        )
+        for ways in unnamed.values():
+            counted |= max(ways.values(), key=lambda each: (len(each), min(each)))
+        by_time = (each.session for each in sorted(statements, key=_by_time))
+        return tuple(dict.fromkeys(each for each in by_time if each in counted))
 
     @classmethod
     def among(
@@ -585,8 +556,7 @@ class Recurrence(NamedTuple):
         anchors: dict[str, int] = {}
         for number, each_known in enumerate(known):
             anchors.setdefault(_plain(compared(each_known)), number)
-        matched: dict[int, list[Statement]] = {}
-        recurrences: list[Recurrence] = []
+        recurrences, matched = list[Recurrence](), dict[int, list[Statement]]()
         for group in _in_like_words(sorted({*newest, *anchors}), anchors):
             everything = sorted((each for text in group if text in newest for each in places[text]), key=_by_time)
             pointed = min((anchors[text] for text in group if text in anchors), default=None)
@@ -600,10 +570,8 @@ class Recurrence(NamedTuple):
 
 def _recurrence(statements: list[Statement]) -> Recurrence:
     texts = [without_label(each.text) for each in statements]
-    counted = Counter(texts)
-    first = {text: at for at, text in reversed(list(enumerate(texts)))}
-    order = sorted(counted, key=lambda text: (-counted[text], first[text]))
-    return Recurrence(order[0], tuple(order[1:]), tuple(statements), Recurrence.separate_sessions(statements))
+    text, *others = (each for each, _ in Counter(texts).most_common())  # of equals the first
+    return Recurrence(text, tuple(others), tuple(statements), Recurrence.separate_sessions(statements))
 
 
 def _by_time(each: Statement) -> tuple[str, str, str]:
@@ -626,6 +594,6 @@ def _in_like_words(texts: Sequence[str], known: Container[str]) -> list[list[str
         is_part = close.is_part and texts[one] not in known and texts[other] not in known
         if _say_the_same(close._replace(is_part=is_part), 0.0):
             sure.append(_Pair(texts[one], texts[other], close.score))
-    groups = _complete_link(sorted(sure, key=_closest_first))
+    groups = _complete_link(_closest(sure))
     inside = set().union(*groups)
     return sorted([sorted(group) for group in groups] + [[text] for text in texts if text not in inside])

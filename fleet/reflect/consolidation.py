@@ -1,12 +1,9 @@
 """Consolidation of daily logs into topics: the lock file, the three gates, and the four phases of a plan. Pure.
 
-Orient reads the index and the topic files, gather the daily logs, consolidate merges their statements into topics,
-prune and index updates the index. The result is a plan, the new texts of files: nothing is written here, no file is
-ever removed, and the same input gives the same plan; once it was applied, an empty one.
-
-A topic file of ``.agents/topics`` is front matter, a title, and What, Where, Why, Example, History. Of an existing one
-only the History grows and the day of change moves. The index, ``.agents/local.md``, has one line for each topic,
-between the lines that people put there. A monolithic scratchpad is migrated to all of these.
+A plan has the new texts of files: nothing is written here, no file is ever removed, and the same input gives the same
+plan; once it was applied, an empty one. Of an existing topic file of ``.agents/topics`` only the History grows and the
+day of change moves. The index, ``.agents/local.md``, has one line for each topic, between the lines that people put
+there. A monolithic scratchpad is migrated to all of these.
 """
 
 import json
@@ -17,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain, count
 from typing import NamedTuple
 
 from fleet.reflect import auto_reflect
@@ -63,7 +61,7 @@ _MERGED = re.compile(r"merged from session[ \t]+(?P<session>[^)\s](?:[^)]*[^)\s]
 _FIRST = re.compile(r"[ \t]*(?P<session>\S+(?:[ \t]\S+)+)[ \t]*")
 _POINTER = r"[ \t]*[-*+][ \t]+\[(?P<title>(?:[^\]\\]|\\.)+)\]\((?P<path>[^)#\s]+)(?:#[^)\s]*)?\).*"
 _SEEN = re.compile(r"\(seen (?P<count>\d{1,5}) sessions?\)")
-_SPAN = re.compile(r"`([^`\n]{3,80})`")
+_SPAN = re.compile(r"`[^`\n]{3,80}`")
 _DATE = re.compile(r"(?<![\w=:/@.-])\(?\d{4}-\d\d(?:-\d\d)?\)?(?![\w-])", re.ASCII)
 _SLUG_CHARS_MAX = 60
 _TITLE_CHARS_MAX = 80
@@ -128,10 +126,7 @@ class Lock(NamedTuple):
 class Gates(NamedTuple):
     """The three gates of a consolidation.
 
-    Attributes:
-        hours: since the last one; None: there was none.
-        holder: of the lock, "" for nobody.
-        trouble: why the lock file cannot be read.
+    ``hours``: since the last one, None for none; ``holder``: of the lock, "" for nobody; ``trouble``: as of the lock.
     """
 
     hours: float | None
@@ -218,22 +213,16 @@ class Topic(NamedTuple):
     @property
     def seen(self) -> str:
         """Number of sessions in the form of a pointer; "" for none."""
-        count = len(self.sessions)
-        return f"(seen {count} session{'' if count == 1 else 's'})" if count else ""
+        return f"(seen {counted(len(self.sessions), 'session')})" if self.sessions else ""
 
     @staticmethod
     def fresh(recurrence: Recurrence, taken: Collection[str]) -> tuple[str, str]:
         """Return the path and the text of a new topic file for a recurrence; ``taken``: paths of the others."""
-        spans = dict.fromkeys(
-            span[0] for each in (recurrence.text, *recurrence.others) for span in _SPAN.finditer(each)
-        )
+        spans = dict.fromkeys(_SPAN.findall("\n".join((recurrence.text, *recurrence.others))))
         first, *later = recurrence.sessions
         days = {each.session: each.at[:10] for each in reversed(recurrence.statements)}
-        why = (
-            "It did not work"
-            if {each.kind for each in recurrence.statements} <= {"failed", "dead-end"}
-            else "It came up"
-        )
+        has_failed = {each.kind for each in recurrence.statements} <= {"failed", "dead-end"}
+        why = "It did not work" if has_failed else "It came up"
         text = "\n".join(
             [
                 *_front(_type_of(recurrence), days[first], max(days[each] for each in recurrence.sessions)),
@@ -250,11 +239,11 @@ class Topic(NamedTuple):
 
     def merged(self, text: str, statements: Sequence[Statement]) -> str:
         """Return the file's text with a History line for each new session."""
-        counted, firsts = Recurrence.separate_sessions(statements), dict[str, str]()
+        separate, known = Recurrence.separate_sessions(statements), {*map(_mark, self.sessions)}
+        new: dict[str, str] = {}
         for each in sorted(statements, key=lambda each: (each.at, each.session)):
-            if each.session in counted:
-                firsts.setdefault(_mark(each.session), each.at[:10])
-        new = {session: day for session, day in firsts.items() if session not in {*map(_mark, self.sessions)}}
+            if each.session in separate and (session := _mark(each.session)) not in known:
+                new.setdefault(session, each.at[:10])
         if not new:
             return text
         mark = "\ufeff" if text.startswith("\ufeff") else ""
@@ -281,12 +270,10 @@ def _sessions(page: Page) -> list[str]:
 
 
 def _free_path(title: str, taken: Collection[str]) -> str:
-    words = re.sub(r"[^\w]+", "-", title.casefold()).strip("-_")
+    words = re.sub(r"[^\w]+", "-", title.casefold()).strip("-_") or "topic"
     name = words if len(words) <= _SLUG_CHARS_MAX else words[:_SLUG_CHARS_MAX].rpartition("-")[0] or words[:20]
-    path, number = f"{FOLDER}/{name or 'topic'}.md", 2
-    while path in taken:
-        path, number = f"{FOLDER}/{name or 'topic'}-{number}.md", number + 1
-    return path
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(path for each in names if (path := f"{FOLDER}/{each}.md") not in taken)
 
 
 def _title_of(text: str) -> str:
@@ -322,8 +309,7 @@ def _merged_row(day: str, session: str) -> str:
 def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[str]) -> tuple[str, list[str], int]:
     """Return the index with one pointer for each topic, its dropped pointers, and the number of topics without room.
 
-    ``topics``: all of them; those with trouble keep their pointer.
-    ``contradicted``: paths of the topics that a newer one contradicts.
+    Topics with trouble keep their pointer, ``contradicted`` ones have none.
     """
     topic_at = {each.path.removeprefix(".agents/"): each for each in topics if each.path not in contradicted}
     before, lines = (text or _INDEX_HEAD).splitlines(keepends=True), list[str]()
@@ -424,13 +410,9 @@ def _first_to_drop(lines: list[str], topic_at: Mapping[str, Topic], newer: Topic
 
 
 class Plan(NamedTuple):
-    """Plan of a consolidation.
+    """Plan of a consolidation: the new text of each changed file, the report of each phase, and titles of topics.
 
-    Attributes:
-        files: new text of each changed file, by path.
-        phases: report of each of the four, by name.
-        merged: titles of topics that have more sessions now.
-        flagged: recurrences that read as directives: kept in the logs, and no topics by themselves.
+    ``merged``: those that have more sessions now; ``flagged``: recurrences that are no topics, but read as directives.
     """
 
     files: dict[str, str]
@@ -455,16 +437,16 @@ class Plan(NamedTuple):
         numbered = [(path, text) for path, each in known.items() for text in each.texts]
         troubled = [f"{each.path} {each.trouble}" for each in known.values() if each.trouble]
 
-        kept, skipped = _gathered(blocks)
+        judged = [(each, _skip_reason(each)) for block in blocks for each in block.statements]
+        kept, skipped = [each for each, why in judged if not why], Counter(why for _, why in judged if why)
         dated = map(_with_absolute_dates, kept)  # before texts are compared: else a topic would be new each time
         texts = [*(text for _, text in numbered), *taken_back]
-        recurrences, matched = Recurrence.among(
-            dated, texts, partial(_DATE.sub, " ")
-        )  # whatever the day, it is one thing
+        # Whatever the day, it is one thing.
+        recurrences, matched = Recurrence.among(dated, texts, partial(_DATE.sub, " "))
         recurred = [each for each in recurrences if len(each.sessions) >= RECURRED_MIN]
         flagged = tuple(each.text for each in recurred if each.is_directive)
         sessions = {one for each in blocks for one in each.sessions}
-        apart = [f"{count} skipped: {why}" for why, count in sorted(skipped.items())]
+        apart = [f"{number} skipped: {why}" for why, number in sorted(skipped.items())]
         apart += [f"{len(flagged)} read as directives, and stay data"] if flagged else []
 
         changed = _merged(known, numbered, matched, files)
@@ -480,16 +462,14 @@ class Plan(NamedTuple):
         text, dropped, left_out = _with_pointers(index, topics, _contradicted(topics))
         if known and text != index:
             changed[INDEX] = text
-        left = [f"{left_out} topics have no room in the index"] if left_out else []
+        indexed = [counted(len(text.splitlines()), "line") if known else "no topics"]
+        indexed += [f"dropped the pointer to {title!r}" for title in dropped]
+        indexed += [f"{left_out} topics have no room in the index"] if left_out else []
         phases = {
             "orient": [counted(len(files), "topic"), *troubled],
             "gather": [f"{counted(len(kept), 'entry', 'entries')} of {counted(len(sessions), 'session')}", *apart],
             "consolidate": [f"{counted(len(added), 'new topic')}, {len(merged)} merged into"],
-            "prune and index": [
-                counted(len(text.splitlines()), "line") if known else "no topics",
-                *(f"dropped the pointer to {title!r}" for title in dropped),
-                *left,
-            ],
+            "prune and index": indexed,
         }
         return cls(changed, {name: "; ".join(parts) for name, parts in phases.items()}, added, merged, flagged)
 
@@ -513,13 +493,9 @@ def _merged(
 
 def _contradicted(topics: Iterable[Topic]) -> set[str]:
     """Return the paths of the topics that a newer one contradicts."""
-    single = [each for each in topics if 0 < len(each.texts) <= 2]
-    paths = set()
-    for one, other, close in alike([each.texts[-1] for each in single]):
-        if close.is_turned:
-            old, new = sorted((single[one], single[other]), key=lambda each: (each.updated, each.path))
-            paths |= {old.path} if old.updated < new.updated else set()
-    return paths
+    single = sorted((each for each in topics if 0 < len(each.texts) <= 2), key=lambda each: each.updated)
+    pairs = ((single[one], single[other], close) for one, other, close in alike([each.texts[-1] for each in single]))
+    return {old.path for old, new, close in pairs if close.is_turned and old.updated < new.updated}
 
 
 # --- gathering ------------------------------------------------------------------------------------------------------
@@ -529,12 +505,6 @@ def _with_absolute_dates(statement: Statement) -> Statement:
     if (ms := dates.to_ms(statement.at)) is None:
         return statement
     return statement._replace(text=dates.absolutize(statement.text, datetime.fromtimestamp(ms / 1000, UTC)))
-
-
-def _gathered(blocks: Iterable[Block]) -> tuple[list[Statement], dict[str, int]]:
-    """Return the statements that may become topics, and the number of those skipped for each reason."""
-    judged = [(each, _skip_reason(each)) for block in blocks for each in block.statements]
-    return [each for each, why in judged if not why], Counter(why for _, why in judged if why)
 
 
 def _skip_reason(statement: Statement) -> str:
@@ -580,13 +550,12 @@ class Migration:
         self._page, self._now, self._today = Page.parse(text), now, today
         self.files: dict[str, str] = {}
         first = self._page.sections[0].heading if self._page.sections else len(self._page.lines)
-        stays, moved = self._page.lines[:first], list[Part]()
+        stays, pointers = self._page.lines[:first], list[str]()
         for section in self._page.sections:
             if self._is_to_move(section):
-                moved.append(section)
+                pointers.append(self._move(section))
             else:
                 stays += self._page.lines[section.heading : section.end]
-        pointers = [self._move(section) for section in moved]
         if not self.files and Scratchpad(text).is_daily():
             return
         self.files[INDEX] = "\n".join([(now.get(INDEX) or _INDEX_HEAD).rstrip("\n"), *dict.fromkeys(pointers)]) + "\n"

@@ -1,9 +1,8 @@
 """Digest of a session for a reflector: its transcript, screened, within a budget of tokens.
 
-The first and the last tenth are whole. Between them the person's words come first, then refused and stopped calls,
-failures with the next success, conclusions of the agent, its other words, its calls; the output of tools is dropped
-first. The digest counts what it leaves out. Every row has the number of its line in the transcript. All of it is
-untrusted text: nothing here acts on it, and host frames in it are made inert.
+The first and the last tenth are whole; between them rows go in by their kind, the output of tools last. The digest
+counts what it leaves out. Every row has the number of its line in the transcript. All of it is untrusted text: nothing
+here acts on it, and host frames in it are made inert.
 
 The session also supports a reflector's statements (``Support``, docs/adr/0021): where their quotation is part of what a
 person typed, or of a failure that was fixed, and their own words are rather those than of a text that was only read;
@@ -53,18 +52,16 @@ class Digest(NamedTuple):
     @classmethod
     def of(cls, events: Sequence[Event], tokens_max: int = TOKENS_MAX) -> "Digest":
         """Return the digest of a session."""
-        rows = _rows(events)
+        rows, ranks = _rows(events), list(_RANKS)
+        places = [ranks.index(row.rank) for row in rows]
         edge = max(1, round(len(rows) * _EDGE_SHARE)) if rows else 0
         room, kept = tokens_max - _HEAD_TOKENS, dict[int, str]()
-        begin, end = range(edge), range(max(edge, len(rows) - edge), len(rows))
-        for part in (begin, end):
-            left = _take(rows, part, int(tokens_max * _EDGE_BUDGET_SHARE), kept, is_whole=True)
-            room -= int(tokens_max * _EDGE_BUDGET_SHARE) - left
-        between = [number for number in range(len(rows)) if number not in kept]
-        for rank in _RANKS:
-            # The newest first: the result of a session is near its end.
-            wanted = [number for number in reversed(between) if rows[number].rank == rank]
-            room = _take(rows, wanted, room, kept, is_whole=False)
+        for part in (range(edge), range(max(edge, len(rows) - edge), len(rows))):
+            ranked = sorted(part, key=lambda number: places[number])
+            room -= _take(rows, ranked, int(tokens_max * _EDGE_BUDGET_SHARE), kept, is_whole=True)
+        between = (number for number in range(len(rows)) if number not in kept)
+        # The newest first: the result of a session is near its end.
+        _take(rows, sorted(between, key=lambda number: (places[number], -number)), room, kept, is_whole=False)
         left_out = Counter(row.rank for number, row in enumerate(rows) if number not in kept)
         counts = ", ".join(f"{left_out[rank]:,} {_RANKS[rank][0]}" for rank in _RANKS if left_out[rank])
         summary = f"Left out for want of room: {counts}." if counts else ""
@@ -81,26 +78,22 @@ class _Row(NamedTuple):
 
 def _tokens(text: str) -> int:
     """Return the approximate tokens of a text: one for four ASCII characters, one for each other."""
-    if text.isascii():
-        return len(text) // 4 + 1
-    wide = sum(char > "\x7f" for char in text)
-    return (len(text) - wide) // 4 + wide + 1
+    plain = len(text.encode("ascii", "ignore"))
+    return plain // 4 + len(text) - plain + 1
 
 
 def _take(rows: Sequence[_Row], wanted: Sequence[int], room: int, kept: dict[int, str], *, is_whole: bool) -> int:
-    """Keep the rows that fit; return the room that is left. In a part that is to be whole, output is dropped first."""
-    order = list(_RANKS)
-    ranked = sorted(wanted, key=lambda number: order.index(rows[number].rank)) if is_whole else wanted
-    for number in ranked:
-        if room < 8:
+    """Keep the rows that fit, in this order; return the room that they take."""
+    taken = 0
+    for number in wanted:
+        if room - taken < 8:
             break
         row = rows[number]
         text = _shown(row, _WHOLE_CHARS_MAX if is_whole else _RANKS[row.rank][1])
-        cost = _tokens(text) + 1
-        if cost <= room:
+        if taken + _tokens(text) < room:
             kept[number] = text
-            room -= cost
-    return room
+            taken += _tokens(text) + 1
+    return taken
 
 
 def _shown(row: _Row, chars_max: int) -> str:

@@ -1,20 +1,16 @@
 """Evidence: the rules that make a lesson permanent, over records, and the witnesses of what writers say.
 
 Only an agent's *own* third occurrence, logged in this folder, enters its memory without a person. Relapses count there,
-since an agent that repeats a mistake whose lesson it had read needs the lesson most.
-
-A lesson of *others* is proposed by independent evidence (docs/adr/0020). A relapse says that the lesson is read, not
-that it is true, so it counts nothing there; nor do imported records, which are no agent.
-
-Records are counted, and their words enter a memory. So the words must be those that were counted: ``doubt`` names a
-writer that may have put other words in their place.
+since an agent that repeats a mistake whose lesson it had read needs the lesson most. A lesson of *others* is proposed
+by independent evidence (docs/adr/0020): relapses, which say that it is read and not that it is true, and imported
+records, which are no agent, count nothing there.
 
 Witnesses: git has the committers of a writer's file, and the file in which a column arrived. Writers that share one of
 these are one witness, and so are the writers of this folder, and all unknown ones. Both can be invented: this tells
 careless floods from evidence, and is no proof.
 """
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -46,12 +42,9 @@ _DUE_MAX = 50
 
 
 class Due(NamedTuple):
-    """Lesson that is due for an agent's memory.
+    """Lesson that is due for an agent's memory, its words fit to be shown.
 
-    Attributes:
-        text: fit to be shown.
-        reason: ``own``, ``clan`` or ``person``.
-        right: the right way that a person took in with it, fit to be shown.
+    ``reason``: ``own``, ``clan`` or ``person``; ``right``: the right way that a person took in with it.
     """
 
     id: str
@@ -62,13 +55,7 @@ class Due(NamedTuple):
 
 
 class _Independent(NamedTuple):
-    """Evidence for a lesson without relapses.
-
-    Attributes:
-        agents: number of agents. Many replicas of one agent are one, and so are the agents of one witness.
-        sessions: number of sessions. Counted by each replica, since session ids never travel; an agent without any
-            counts one, and none counts more than its occurrences.
-    """
+    """Evidence for a lesson without relapses: its occurrences, and the number of agents and of sessions."""
 
     seen: int
     agents: int
@@ -81,16 +68,12 @@ def _by_agent(_: str, writer: str) -> str:
 
 
 class Evidence:
-    """Rules by which lessons are due for one agent's memory.
+    """Rules by which lessons are due for one agent's memory; ``settings``: the thresholds."""
 
-    ``settings``: the thresholds.
-    ``witness``: by default each agent is the witness of its own words.
-    """
-
-    def __init__(self, agent: str, settings: Promotion, witness: Witness | None = None) -> None:
+    def __init__(self, agent: str, settings: Promotion, witness: Witness = _by_agent) -> None:
         self._agent = agent
         self._settings = settings
-        self._witness = witness or _by_agent
+        self._witness = witness
 
     def due(self, patterns: Iterable[Pattern], known: Collection[str] = ()) -> list[Due]:
         """Return at most 50 lessons that are due: the own ones first, then the best-evidenced, of equals the newest.
@@ -131,17 +114,13 @@ class Evidence:
         if not mergers - mine or shown.seen_by(self._agent):
             return ""
         by = {names.agent_of(writer) for writer in mergers if writer}
-        relapsed = shown.totals.get("relapsed", {})
-        met = {
-            names.agent_of(writer)
-            for writer, total in shown.totals.get("seen", {}).items()
-            if total > relapsed.get(writer, 0)
-        } | {names.agent_of(writer) for writer in shown.by_hand}
+        relapsed, seen = shown.totals.get("relapsed", {}), shown.totals.get("seen", {})
+        writers = [writer for writer, total in seen.items() if total > relapsed.get(writer, 0)]
+        met = {names.agent_of(writer) for writer in (*writers, *shown.by_hand)}
         # A merge without a writer may be anybody's, so no other agent is known to be independent of it.
         if pattern.seen_by(self._agent) or "" in mergers or not met - by:
-            return (
-                f"{' and '.join(sorted(by)) or 'somebody'} merged it, and nobody else is known to have met these words"
-            )
+            merger = " and ".join(sorted(by)) or "somebody"
+            return f"{merger} merged it, and nobody else is known to have met these words"
         return ""
 
     def doubt_of_wording(self, words: Pattern) -> str:
@@ -164,26 +143,29 @@ class Evidence:
 
 
 def _independent(pattern: Pattern, witness: Witness) -> _Independent:
-    """Return the evidence without relapses."""
-    vouching: dict[str, str] = {}
+    """Return the evidence without relapses.
+
+    Many replicas of one agent are one, and so are the agents of one witness. Sessions are counted by each replica,
+    since their ids never travel: an agent without any counts one, and none counts more than its occurrences.
+    """
+    witnesses = set[str]()
     relapsed, met_in = pattern.totals.get("relapsed", {}), pattern.totals.get("sessions", {})
-    counts: dict[str, int] = defaultdict(int)
-    sessions: dict[str, int] = defaultdict(int)
+    counts, sessions = Counter[str](), Counter[str]()
     for writer, total in pattern.totals.get("seen", {}).items():
         agent, count = names.agent_of(writer), total - relapsed.get(writer, 0)
         if count > 0 and names.is_agent(agent):
-            vouching.setdefault(witness(pattern.id, writer), agent)
+            witnesses.add(witness(pattern.id, writer))
             counts[agent] += count
             sessions[agent] += min(met_in.get(writer, 0), count)
     counted_entries: set[str] = set()
     for writer, entries in sorted(pattern.by_hand.items()):
         # An entry in the logs of two agents was copied from one to the other: it is evidence once.
         if count := sum(number for entry, number in entries.items() if entry not in counted_entries):
-            vouching.setdefault(witness(pattern.id, writer), names.agent_of(writer))
+            witnesses.add(witness(pattern.id, writer))
             counts[names.agent_of(writer)] += count
         counted_entries |= entries.keys()
-    agents = min(len(counts), len(vouching))
-    return _Independent(sum(counts.values()), agents, sum(max(1, sessions[agent]) for agent in counts))
+    agents = min(len(counts), len(witnesses))
+    return _Independent(counts.total(), agents, sum(max(1, sessions[agent]) for agent in counts))
 
 
 def _is_enough(evidence: _Independent, settings: Promotion) -> bool:
@@ -237,11 +219,17 @@ class Witnesses:
 
     def look_up(self) -> dict[str, str]:
         """Return the name of each writer's group, as of the fetched tree."""
-        return _grouped(self._pushers(), self._workspace.mine())
+        return self._grouped(self._pushers())
 
     def last_groups(self) -> dict[str, str]:
         """Return the groups as they were looked up last, for a caller that cannot wait."""
-        return _grouped(self._known_pushers()[1], self._workspace.mine())
+        return self._grouped(self._known_pushers()[1])
+
+    def _grouped(self, pushers: dict[str, set[str]]) -> dict[str, str]:
+        """Return the name of each writer's group: writers that share a committer are one, and so are ours."""
+        pairs = [(f"w {writer}", f"a {author}") for writer, who in pushers.items() for author in who]
+        groups = Merges.connected([*pairs, *((f"w {writer}", _HERE) for writer in self._workspace.mine())])
+        return {each.removeprefix("w "): group[0] for group in groups for each in group if each.startswith("w ")}
 
     def _pushers(self) -> dict[str, set[str]]:
         """Return the committers of each writer's file; none where the history is not here.
@@ -267,10 +255,3 @@ class Witnesses:
         with suppress(msgspec.DecodeError):
             return msgspec.json.decode(self._workspace.db.noted(_PUSHERS), type=tuple[str, dict[str, set[str]]])
         return "", {}
-
-
-def _grouped(pushers: dict[str, set[str]], mine: Iterable[str]) -> dict[str, str]:
-    """Return the name of each writer's group: writers that share a committer are one, and so are ours."""
-    pairs = [(f"w {writer}", f"a {author}") for writer, who in pushers.items() for author in who]
-    groups = Merges.connected([*pairs, *((f"w {writer}", _HERE) for writer in mine)])
-    return {each.removeprefix("w "): group[0] for group in groups for each in group if each.startswith("w ")}

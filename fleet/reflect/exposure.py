@@ -3,16 +3,14 @@
 They tell relapses, mistakes made after their lesson was shown, from other occurrences, and those before a promotion
 from those after it. Exposures measure, they prove nothing: one that cannot be written is left out.
 
-A row is a *span*: some showings of one lesson, from the first to the last. It begins as a single showing. Once its day
-is over (UTC), ``roll_up`` counts it under the agent's replica and writes the new total into that replica's column
-(``n.shown``). The total is in the table before it is in the shard: after a crash the same total is written again, which
-changes no G-Counter. Spans that are months old are merged, never across the lesson's promotion as far as that is known:
-so a promotion that arrives from another machine, days late, still finds exact times. Only where one falls inside a
-merged span is the share before it unknown.
+A row is a *span*: some showings of one lesson, from the first to the last; a single one at first. Once its day is over
+(UTC), ``roll_up`` writes the new total into the column of the agent's replica (``n.shown``). The total is in the table
+before it is in the shard: after a crash the same one is written again, which changes no G-Counter. Spans that are
+months old are merged, not across the lesson's promotion: where one that comes later falls inside a span, the share
+before it is unknown.
 """
 
 import sqlite3
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,14 +43,6 @@ class Exposure(NamedTuple):
     uncounted: int = 0
 
 
-class _Span(NamedTuple):
-    """Showings of one lesson: the first, the last (milliseconds since 1970), and their number."""
-
-    first: int
-    last: int
-    number: int
-
-
 class Exposures:
     """Table of exposures in the local database."""
 
@@ -72,16 +62,16 @@ class Exposures:
 
         ``promoted``: returns the time of a pattern's promotion, milliseconds since 1970; None for none.
         """
+        query = "SELECT pattern, first_ms, last_ms, number, said FROM exposure WHERE agent = ?"
+        rows = [row for agent in agents for row in _rows(self._state, query, agent)]
+        promoted_at = {pattern: promoted(pattern) for pattern in {row[0] for row in rows}}
         exposures: dict[str, Exposure] = {}
-        query = "SELECT pattern, sum(number) FROM exposure WHERE agent = ? AND said = 0 GROUP BY pattern"
-        for agent in agents:
-            uncounted = dict(_rows(self._state, query, agent))
-            for pattern, spans in _spans(self._state, agent).items():
-                sofar = exposures.get(pattern, Exposure(0, 0))
-                before = 0 if (at_ms := promoted(pattern)) is None else _before(spans, at_ms)
-                both = None if sofar.before is None or before is None else sofar.before + before
-                shown = sofar.shown + sum(each.number for each in spans)
-                exposures[pattern] = Exposure(shown, both, sofar.uncounted + uncounted.get(pattern, 0))
+        for pattern, first, last, number, is_counted in rows:
+            sofar = exposures.get(pattern, Exposure(0, 0))
+            before = _before(promoted_at[pattern], first, last, number)
+            both = None if sofar.before is None or before is None else sofar.before + before
+            uncounted = sofar.uncounted + (0 if is_counted else number)
+            exposures[pattern] = Exposure(sofar.shown + number, both, uncounted)
         return exposures
 
     def shown_to(self, agent: str, *, but: str = "") -> set[str]:
@@ -143,24 +133,11 @@ class Exposures:
 _INSERT = "INSERT INTO exposure (agent, pattern, session, first_ms, last_ms, number) VALUES (?, ?, ?, ?, ?, ?)"
 
 
-def _spans(state: "Local", agent: str) -> dict[str, list[_Span]]:
-    """Return the spans of each lesson for this agent, oldest first."""
-    spans: dict[str, list[_Span]] = defaultdict(list)
-    query = "SELECT pattern, first_ms, last_ms, number FROM exposure WHERE agent = ? ORDER BY first_ms, last_ms"
-    for pattern, first, last, number in _rows(state, query, agent):
-        spans[pattern].append(_Span(first, last, number))
-    return dict(spans)
-
-
-def _before(spans: Iterable[_Span], at_ms: int) -> int | None:
-    """Return the number of showings until a point in time; None where a span lies on both sides of it."""
-    total = 0
-    for span in spans:
-        if span.last <= at_ms:
-            total += span.number
-        elif span.first <= at_ms:
-            return None
-    return total
+def _before(at_ms: int | None, first_ms: int, last_ms: int, number: int) -> int | None:
+    """Return the number of a span's showings until a point in time; None where the span lies on both sides of it."""
+    if at_ms is None or at_ms < first_ms:
+        return 0
+    return number if last_ms <= at_ms else None
 
 
 def promoted_ms(pattern: "Pattern | None") -> int | None:
@@ -174,16 +151,14 @@ def _count(
     connection: sqlite3.Connection, agent: str, replica: str, today: int, own_total: Callable[[str], int]
 ) -> None:
     """Assign whole days to a replica. Its total is at least that of its column: this table may be younger."""
-    query = "SELECT rowid, pattern, number FROM exposure WHERE agent = ? AND said = 0 AND replica = '' AND first_ms < ?"
-    totals: dict[str, int] = {}
-    for row, pattern, number in connection.execute(query, (agent, today)).fetchall():
-        if pattern not in totals:
-            most = "SELECT coalesce(max(total), 0) FROM exposure WHERE agent = ? AND pattern = ? AND replica = ?"
-            counted = connection.execute(most, (agent, pattern, replica)).fetchone()[0]
-            totals[pattern] = max(counted, own_total(pattern))
-        totals[pattern] += number
-        changed = "UPDATE exposure SET replica = ?, total = ? WHERE rowid = ?"
-        connection.execute(changed, (replica, totals[pattern], row))
+    new = "agent = ? AND first_ms < ? AND said = 0 AND replica = ''"
+    numbers = f"SELECT pattern, sum(number) FROM exposure WHERE {new} GROUP BY pattern"  # noqa: S608 - our own words
+    most = "SELECT coalesce(max(total), 0) FROM exposure WHERE agent = ? AND pattern = ? AND replica = ?"
+    changed = f"UPDATE exposure SET replica = ?, total = ? WHERE {new} AND pattern = ?"  # noqa: S608
+    for pattern, number in connection.execute(numbers, (agent, today)).fetchall():
+        counted = connection.execute(most, (agent, pattern, replica)).fetchone()[0]
+        total = max(counted, own_total(pattern)) + number
+        connection.execute(changed, (replica, total, agent, today, pattern))
 
 
 def _compact(

@@ -2,10 +2,8 @@
 
 Four sweeps in this order. Relative dates become absolute. Two notes that say the same become one: the newer stays, and
 the older is consolidated into it. Of two unimportant notes that contradict each other, the newer stays active. An
-unimportant note that was never accessed is archived. Nothing is deleted and no text is lost: a note that is
-consolidated or archived has another *stage*, which is private and can be set back.
-
-The plan reads no file and no clock. Notes are compared with those that share most of their words, never all with all.
+unimportant note that was never accessed is archived. No text is lost: a note that is consolidated or archived has
+another *stage*, which is private and can be set back. The plan reads no file and no clock.
 """
 
 import math
@@ -72,19 +70,12 @@ RESTING = frozenset({Stage.CONSOLIDATED, Stage.ARCHIVED, Stage.FORGOTTEN})
 """Stages of notes that are neither shown at a start nor read by the pass."""
 
 
-class _SkipReason(StrEnum):
-    """Why a coordinated pass did nothing."""
-
-    TOO_SOON = "TooSoon"
-    NOT_ENOUGH = "NotEnoughNewRecords"
-    DREAM_RAN = "AutoDreamAlreadyRan"
-
-
 _WHY_SKIPPED = {
-    _SkipReason.TOO_SOON: f"the last pass was less than {COORDINATED_HOURS_MIN} hours ago",
-    _SkipReason.NOT_ENOUGH: f"fewer than {COORDINATED_NEW_MIN} notes are new",
-    _SkipReason.DREAM_RAN: f"the host's own housekeeping was less than {COORDINATED_HOURS_MIN} hours ago",
+    "TooSoon": f"the last pass was less than {COORDINATED_HOURS_MIN} hours ago",
+    "NotEnoughNewRecords": f"fewer than {COORDINATED_NEW_MIN} notes are new",
+    "AutoDreamAlreadyRan": f"the host's own housekeeping was less than {COORDINATED_HOURS_MIN} hours ago",
 }
+"""Reasons for which a coordinated pass does nothing."""
 
 
 class Mode(StrEnum):
@@ -93,8 +84,8 @@ class Mode(StrEnum):
     COORDINATED = "coordinated"
     ALWAYS = "always"
 
-    def skip_reason(self, now_ms: int, last_ms: int | None, new: int, dream_ms: int | None) -> _SkipReason | None:
-        """Return why a pass is to be skipped; None where it runs.
+    def skip_reason(self, now_ms: int, last_ms: int | None, new: int, dream_ms: int | None) -> str | None:
+        """Return why a pass is to be skipped, of ``_WHY_SKIPPED``; None where it runs.
 
         ``last_ms``: when a pass changed something last; None for never.
         ``dream_ms``: when a report of the host's own housekeeping was read last; None for never.
@@ -104,10 +95,10 @@ class Mode(StrEnum):
         # A moment ahead, by a clock that was set back, counts alike.
         least_ms = COORDINATED_HOURS_MIN * _HOUR_MS
         if dream_ms is not None and abs(now_ms - dream_ms) < least_ms:
-            return _SkipReason.DREAM_RAN
+            return "AutoDreamAlreadyRan"
         if last_ms is not None and abs(now_ms - last_ms) < least_ms:
-            return _SkipReason.TOO_SOON
-        return _SkipReason.NOT_ENOUGH if new < COORDINATED_NEW_MIN else None
+            return "TooSoon"
+        return "NotEnoughNewRecords" if new < COORDINATED_NEW_MIN else None
 
 
 def resting(workspace: Workspace, agent: str) -> set[str]:
@@ -145,7 +136,6 @@ class ReflectionReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         dreamed_accepted: facts of the host's own memory that wait as candidates now.
-        conflicts_resolved: contradictions of which the newer note stayed active.
         skipped: reason for a pass that was skipped.
         dream_report_ingested: the host's own report, read for the first time.
         compared_by: "cosine", or "words" where there are no embeddings.
@@ -157,7 +147,7 @@ class ReflectionReport(msgspec.Struct, frozen=True, kw_only=True):
     archived: int = 0
     conflicts_resolved: int = 0
     total_scanned: int = 0
-    skipped: _SkipReason | None = None
+    skipped: str | None = None
     dream_report_ingested: DreamReport | None = None
     compared_by: str = ""
 
@@ -165,24 +155,22 @@ class ReflectionReport(msgspec.Struct, frozen=True, kw_only=True):
         """Return the report as one line."""
         if self.skipped is not None:
             return f"skipped: {_WHY_SKIPPED[self.skipped]}; `fleet tidy --mode always` does it now"
-        parts = (
-            (self.absolutized_dates, "date made absolute", "dates made absolute"),
-            (self.consolidated, "consolidated", "consolidated"),
-            (self.conflicts_resolved, "conflict resolved", "conflicts resolved"),
-            (self.archived, "archived", "archived"),
-        )
-        summary = ", ".join(counted(*each) for each in parts if each[0])
+        parts = {
+            f"{counted(self.absolutized_dates, 'date')} made absolute": self.absolutized_dates,
+            f"{self.consolidated:,} consolidated": self.consolidated,
+            f"{counted(self.conflicts_resolved, 'conflict')} resolved": self.conflicts_resolved,
+            f"{self.archived:,} archived": self.archived,
+        }
+        summary = ", ".join(part for part, number in parts.items() if number)
         notes = counted(self.total_scanned, "note")
         return f"{summary} of {notes}, compared by {self.compared_by}" if summary else f"nothing to change in {notes}"
 
 
 class Note(NamedTuple):
-    """Note of an agent.
+    """Note of an agent, with the id of its record, or of its line.
 
     Attributes:
-        id: of its record, or of its line.
         at_ms: time of writing, milliseconds since 1970; ``read_ms``: of being read here, where that may be later.
-        importance: 0 to 1.
         accesses: number of times it, or a note that it was made of, was shown or found.
         merged: ids of the notes that were consolidated into it.
         may_change: its text is this agent's alone, and may be edited.
@@ -222,10 +210,7 @@ Cosines = Callable[[Sequence[str], Sequence[tuple[int, int]]], Mapping[tuple[int
 
 
 class Plan(NamedTuple):
-    """Plan of a pass: its report, its changes, and the pairs of contradicting notes that are left to a person.
-
-    ``texts``: of the notes by id, as they were.
-    """
+    """Plan of a pass: its report, its changes, the contradicting notes left to a person, and the texts as they were."""
 
     report: ReflectionReport
     changes: tuple[_Change, ...] = ()
@@ -322,14 +307,13 @@ class _Pass:
         texts = [each.text for each in notes]
         close = [each for each in alike(texts) if notes[each[0]].group == notes[each[1]].group]
         by_meaning = cosines(texts, [each[:2] for each in close]) if cosines is not None else {}
-        place = {each.id: index for index, each in enumerate(notes)}
         pairs = []
         for a, b, found in close:
-            one, other = notes[a], notes[b]
-            if (min(one.id, other.id), max(one.id, other.id)) not in apart:
-                first, second = (one, other) if one.at_ms >= other.at_ms else (other, one)  # a tie: the one first here
-                pairs.append(_Pair(first.id, second.id, by_meaning.get((a, b), 0.0), found))
-        return sorted(pairs, key=lambda pair: (-self.notes[pair.winner].at_ms, place[pair.winner], place[pair.loser]))
+            newer, older = (a, b) if notes[a].at_ms >= notes[b].at_ms else (b, a)  # a tie: the one first here
+            pair = _Pair(notes[newer].id, notes[older].id, by_meaning.get((a, b), 0.0), found)
+            if (min(pair[:2]), max(pair[:2])) not in apart:
+                pairs.append((-notes[newer].at_ms, newer, older, pair))
+        return [pair for *_, pair in sorted(pairs, key=lambda each: each[:3])]
 
     def consolidate(self, pairs: Sequence[_Pair], *, is_cosine: bool) -> None:
         """Consolidate the older of two notes that say the same into the newer."""
@@ -349,12 +333,10 @@ class _Pass:
                 merged=(*winner.merged, loser.id),
             )
         for before in gained.values():
-            after = self.notes.get(before.id)
-            if after is None:  # it was consolidated in turn
-                continue
-            self.changes.append(_Change(MERGES, after.id, MERGED_FROM, list(before.merged), list(after.merged)))
-            if after.tags != before.tags:
-                self.changes.append(_Change(MERGES, after.id, "tags", list(before.tags), list(after.tags)))
+            after = self.notes.get(before.id, before)  # one that was consolidated in turn gained nothing
+            for field, old, new in ((MERGED_FROM, before.merged, after.merged), ("tags", before.tags, after.tags)):
+                if old != new:
+                    self.changes.append(_Change(MERGES, before.id, field, list(old), list(new)))
 
     def resolve(self, pairs: Sequence[_Pair]) -> tuple[tuple[str, str], ...]:
         """Archive the older of two contradicting, unimportant notes; return the other pairs."""

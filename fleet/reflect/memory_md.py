@@ -1,13 +1,11 @@
 """``memory.md``: a block of lessons that fleet keeps, and around it a person's own text, which stays byte for byte.
 
-A lesson is one line of the block. Promoting adds a line, demoting removes one, and no other line is rewritten, so that
-a lesson reads as it was when it was promoted. One comment in the block holds every id that was ever promoted here: an
-id without a line was taken out, by ``fleet demote`` or by hand, and does not come back by itself. With a mark of the
-block missing, doubled, or inside code or a comment, nothing is written.
+A lesson is one line of the block, and reads as it was when it was promoted. One comment in the block holds every id
+that was ever promoted here: an id without a line was taken out, by ``fleet demote`` or by hand, and does not come back
+by itself. With a mark of the block missing, doubled, or inside code or a comment, nothing is written.
 
-A reflection's note is a line ``- 2026-05-09: note`` under ``## Notes``. Beyond ``NOTES_MAX`` the oldest go to an
-archive of the day. Notes have a share of their own of a session's start. The user model and the next checks are files
-of such lines. All of it is pure, from bytes to bytes.
+A reflection's note is a line ``- 2026-05-09: note`` under ``## Notes``, and so are those of the user model and the next
+checks, files of their own. Beyond ``NOTES_MAX`` the oldest notes go to an archive. All of it is pure, bytes to bytes.
 """
 
 import re
@@ -40,11 +38,8 @@ _TAG_BEGINS = re.compile(r"<(?=[/!?A-Za-z])")
 class Memory(NamedTuple):
     """Parsed memory file; rendered, it is the same bytes.
 
-    Attributes:
-        head: text before the block, or before the place where it would go.
-        opening: the line that begins the block, "" when there is none.
-        rows: lines of the block, with their line ends.
-        trouble: why nothing can be written, or "".
+    ``head``: text before the block, or before the place where it would go; ``opening``: the line that begins the
+    block, "" when there is none; ``rows``: its lines, with their ends; ``trouble``: why nothing can be written, or "".
     """
 
     head: str

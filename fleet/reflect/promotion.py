@@ -1,13 +1,12 @@
 """Promotion: lessons enter an agent's ``memory.md``, are ``state=published`` for the clan, and leave again.
 
 A lesson is published first, then the memory is written: after a crash between the two it is still due (docs/adr/0013).
-
 A lesson that the clan retired leaves every memory, and the block forgets its promotion: restored, it may come back by
 the evidence that any other lesson needs. A lesson that a person took out by ``fleet demote`` stays out.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from fleet.model import edits, names
 from fleet.model.errors import BusyError, DiskError, NoError
 from fleet.model.pattern import PRIVATE, SCOPE, Pattern
 from fleet.reflect.clusters import NOT_COMPARED, Clusters
-from fleet.reflect.evidence import CLAN, PERSON, RETIRED, Due, Evidence, Witness, Witnesses
+from fleet.reflect.evidence import CLAN, PERSON, RETIRED, Due, Evidence, Witnesses
 from fleet.reflect.memory_md import FILE_NAME, Memory
 from fleet.store.lines import PATTERNS
 from fleet.store.query import Patterns
@@ -77,9 +76,8 @@ class Lessons:
 
     def wordings(self, pattern_id: str) -> list[Pattern]:
         """Return the wordings of a lesson, itself among them; none of a lesson with a single one."""
-        group = self.clusters.of(pattern_id)
-        lessons = (self.lesson(each) for each in group if len(group) > 1)
-        return [each for each in lessons if each is not None]
+        lessons = [lesson for each in self.clusters.of(pattern_id) if (lesson := self.lesson(each)) is not None]
+        return lessons if len(lessons) > 1 else []
 
 
 class Waiting(NamedTuple):
@@ -113,8 +111,7 @@ class Standing(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return the state as ``--json`` has it."""
-        listed = {"lessons": list(self.lessons), "waiting": [each._asdict() for each in self.waiting]}
-        return {"chars": self.chars, "chars_max": self.chars_max, **listed, "trouble": self.trouble}
+        return self._asdict() | {"waiting": [each._asdict() for each in self.waiting]}
 
 
 class AgentMemory:
@@ -166,7 +163,9 @@ class AgentMemory:
         for _ in range(_TRIES_MAX):
             data, memory = self._read()
             after = change(memory)
-            if after is memory or self._swap(data, after):
+            # A symbolic link is never replaced: the file it points to would stay behind, with the person's notes.
+            is_file = not self.path.is_symlink()
+            if after is memory or (is_file and self._runs.swap(self.path, data, after.render())):
                 return
         raise BusyError(
             f"{self.path} is being written by somebody else; wait for the next `fleet sync`",
@@ -186,15 +185,10 @@ class AgentMemory:
 
     def _read(self) -> tuple[bytes, Memory]:
         if self.path.is_symlink():
-            # Replacing it would leave the file it points to behind, with the person's notes.
             why = f"{self.path} is a symbolic link; fleet writes to plain files only"
             return b"", Memory("", "", (), "", "", trouble=why)
         data = self._files.read(self.path)
         return data, Memory.parse(data)
-
-    def _swap(self, before: bytes, after: Memory) -> bool:
-        """Replace the file if it is as it was read; return whether it was."""
-        return not self.path.is_symlink() and self._runs.swap(self.path, before, after.render())
 
     @staticmethod
     def is_approved(row: str) -> bool:
@@ -219,7 +213,6 @@ class Promotions:
         *,
         rights: Callable[[], Mapping[str, Sequence[str]]] = dict,
         is_all: bool = False,
-        witness: Witness | None = None,
     ) -> Outcome:
         """Bring the lessons with enough evidence into the memory. Idempotent. The log was counted before.
 
@@ -232,69 +225,61 @@ class Promotions:
         ``is_all``: these are all lessons there are, so one that waited and is no longer due waits no longer.
         """
         by_id, own_rights = {pattern.id: pattern for pattern in patterns}, cache(rights)
-        plan = _Plan(Memory("", "", (), "", ""), [], [])
+        known, promoted, waiting = set[str](), list[Due](), list[Waiting]()
 
         def with_due(memory: Memory) -> Memory:
-            nonlocal plan
+            nonlocal known
+            known = memory.known()
+            promoted.clear()
+            waiting.clear()
             with self._writer.workspace.snapshot():  # many lessons are looked up, and nothing is written meanwhile
-                plan = self._plan(memory, by_id, own_rights, witness)
-            self._publish([by_id[each.id] for each in plan.promoted])
-            return plan.memory if plan.promoted else memory
+                for due, kin, why in self._judged(memory, by_id):
+                    own, shown = [each for part in kin for each in own_rights().get(part, ())], by_id[due.id].correct
+                    right = shown if shown in own else next(iter(own), "")
+                    larger = memory.with_lesson(self._row(by_id[due.id], right, due), self._writer.agent)
+                    if obstacle := why or self._no_room(larger, due.id):
+                        waiting.append(Waiting(due.id, due.text, due.evidence, obstacle))
+                    else:
+                        memory = larger
+                        promoted.append(due)
+            self._publish([by_id[each.id] for each in promoted])
+            return memory
 
         self._memory.rewrite(with_due)
-        waiting = self._memory.note_waiting(plan.waiting, by_id, plan.memory.known(), is_all=is_all)
-        return Outcome(tuple(plan.promoted), waiting)
+        known |= {each.id for each in promoted}
+        return Outcome(tuple(promoted), self._memory.note_waiting(waiting, by_id, known, is_all=is_all))
 
-    def _plan(
-        self,
-        memory: Memory,
-        by_id: Mapping[str, Pattern],
-        rights: Callable[[], Mapping[str, Sequence[str]]],
-        witness: Witness | None,
-    ) -> "_Plan":
+    def _judged(self, memory: Memory, by_id: Mapping[str, Pattern]) -> Iterator[tuple[Due, list[str], str]]:
+        """Yield the lessons that are due, each with its kin and why it cannot enter by itself, or ""."""
         agent, lessons, known = self._writer.agent, self._lessons, memory.known()
-        plan = _Plan(memory, [], [])
         if self._settings.mode == "off":
-            return plan
-        weighed = Evidence(agent, self._settings, witness)
+            return
+        weighed = Evidence(agent, self._settings, self._witnesses.witness())
         due_now = weighed.due(by_id.values(), known)
         enough = {each.id for each in due_now}
         if self._settings.others == "auto":  # what is not enough by itself is proposed, like anything with "suggest"
             proposed = Evidence(agent, self._settings).due(by_id.values(), known)
             due_now += [each for each in proposed if each.id not in enough]
-        for candidate in due_now:
-            wordings = lessons.wordings(candidate.id)
-            due = (
-                candidate._replace(evidence=f"{candidate.evidence} in {len(wordings)} wordings")
-                if len(wordings) > 1
-                else candidate
-            )
+        for due in due_now:
+            wordings = lessons.wordings(due.id)
             kin = lessons.kin([by_id[due.id], *wordings])
-            if known.intersection(kin) or self._is_contested(kin, lessons):
+            if known.intersection(kin) or self._is_contested(kin):
                 continue  # it was promoted under another record or in other words; or `fleet review` asks which holds
             words = next((each for each in wordings if each.id == due.id), by_id[due.id])
             doubt = weighed.doubt(words, lessons.records(due.id))
-            if not doubt and len(wordings) > 1:
+            if not doubt and wordings:
                 doubt = weighed.doubt_of_wording(words)
-            larger, why = plan.memory, self._obstacle(memory, doubt, due, is_enough=due.id in enough)
-            if not why:
-                own, shown = [each for part in kin for each in rights().get(part, ())], by_id[due.id].correct
-                right = shown if shown in own else next(iter(own), "")
-                larger = plan.memory.with_lesson(self._row(by_id[due.id], right, due), agent)
-                why = self._no_room(larger, due.id)
-            if why:
-                plan.waiting.append(Waiting(due.id, due.text, due.evidence, why))
-            else:
-                plan = plan._replace(memory=larger)
-                plan.promoted.append(due)
-        return plan
+            why = self._obstacle(memory, doubt, due, is_enough=due.id in enough)
+            yield due._replace(evidence=f"{due.evidence}{_in_wordings(wordings)}"), kin, why
 
-    def _is_contested(self, kin: Sequence[str], lessons: Lessons) -> bool:
+    def _is_contested(self, kin: Sequence[str]) -> bool:
         """Return whether another lesson contradicts these, which for the agent's own is another own one."""
-        agent, opposites = self._writer.agent, lessons.clusters.opposites(kin)
-        is_own = any(each.seen_by(agent) for each in map(lessons.get, kin) if each is not None)
-        against = [each for each in map(lessons.get, opposites) if each is not None]
-        return any(each.seen_by(agent) for each in against) if is_own else bool(opposites)
+        agent, opposites = self._writer.agent, self._lessons.clusters.opposites(kin)
+        own, against = (
+            [each for each in map(self._lessons.get, ids) if each is not None and each.seen_by(agent)]
+            for ids in (kin, opposites)
+        )
+        return bool(against if own else opposites)
 
     def _row(self, pattern: Pattern, right: str, due: Due) -> str:
         """Return a lesson's line, with its author where that is another agent."""
@@ -311,12 +296,10 @@ class Promotions:
             return f"{doubt}; {yes} as it reads now"
         if self._settings.mode == "suggest":
             return yes
-        if due.reason == CLAN and not is_enough:
-            return f"others say so, and they may all be one who pushes; {yes}"
-        if due.reason != CLAN or self._witnesses.are_enough:
+        if due.reason != CLAN or (is_enough and self._witnesses.are_enough):
             return ""
-        if self._settings.others == "suggest":
-            return f"others say so; {yes}"
+        if self._settings.others == "suggest" or not is_enough:
+            return f"others say so, and they may all be one who pushes; {yes}"
         return (
             f'others say so, and git tracks the fleet.toml that has others = "auto": {yes}, and '
             "`fleet config set promotion.others auto` agrees to it on this machine"
@@ -342,17 +325,15 @@ class Promotions:
         if not Evidence.admits(pattern):
             why = "has no words to show" if pattern.is_present else f"is retired (`fleet restore {pattern.id}`)"
             raise NoError(f"{pattern.id} {why}: it cannot be promoted. Nothing was changed")
-        agent = self._writer.agent
         wordings = self._lessons.wordings(pattern.id)
-        seen = f"seen {sum(each.count('seen') for each in wordings or [pattern]):,}"
-        how = f"{seen} in {len(wordings)} wordings" if len(wordings) > 1 else seen
-        yes = ", ".join(filter(None, ("a person's yes", how, edits_by)))
+        seen = f"seen {sum(each.count('seen') for each in wordings or [pattern]):,}{_in_wordings(wordings)}"
+        yes = ", ".join(filter(None, ("a person's yes", seen, edits_by)))
         due = Due(pattern.id, readable(pattern.text), PERSON, yes, readable(right))
 
         def with_lesson(memory: Memory) -> Memory:
             if inside := [each for each in _without_trouble(memory).lessons() if each in self._lessons.kin([pattern])]:
                 raise NoError(f"{inside[0]} is in {FILE_NAME} already; nothing was changed")
-            more = memory.with_lesson(self._row(pattern, right, due), agent)
+            more = memory.with_lesson(self._row(pattern, right, due), self._writer.agent)
             if why := self._no_room(more, pattern.id):
                 raise NoError(f"{why}. Nothing was changed")
             self._publish([pattern])
@@ -397,10 +378,8 @@ class Promotions:
         self._published.update(new)
 
 
-class _Plan(NamedTuple):
-    memory: Memory
-    promoted: list[Due]
-    waiting: list[Waiting]
+def _in_wordings(wordings: Sequence[Pattern]) -> str:
+    return f" in {len(wordings)} wordings" if wordings else ""
 
 
 def _without_trouble(memory: Memory) -> Memory:

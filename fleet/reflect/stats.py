@@ -51,10 +51,9 @@ class _Rate(NamedTuple):
 
 
 class _Lesson(NamedTuple):
-    """Lesson that was shown or relapsed.
+    """Lesson that was shown or relapsed, a merged set as one.
 
     Attributes:
-        pattern: its record, a merged set as one.
         published_ms: time of its promotion; None for none, or an unknown one.
         before: the rate here until then, or of all times; ``after``: since then, None without a promotion.
         failing: why it does not work, or "".
@@ -91,8 +90,9 @@ class _Lesson(NamedTuple):
         return {
             "id": pattern.id,
             "text": pattern.text,
-            **{name: pattern.count(name) for name in ("seen", "shown", "relapsed", "helped", "hurt")},
+            "seen": pattern.count("seen"),
             "shown": self.whole.shown,
+            **{name: pattern.count(name) for name in ("relapsed", "helped", "hurt")},
             "rate": self.whole.as_json()["rate"],
             "published": published,
             "before": self.before.as_json(),
@@ -105,7 +105,6 @@ class Stats(NamedTuple):
 
     Attributes:
         weeks: (ISO week, corrections, relapses among them), every week from the first to the last, UTC.
-        lessons: those that were shown or relapsed, most shown first.
         hours: from the first correction anywhere to the promotion, by id of the lesson.
         unfilled: corrections here whose lesson is not stated.
     """
@@ -143,8 +142,8 @@ class Stats(NamedTuple):
             _listed("Never helped", [(each, "") for each in self.lessons if each.never_helped], readable),
         ]
         if self.hours:
-            middle, number = _span(median(self.hours.values())), counted(len(self.hours), "lesson")
-            parts.append([f"From first correction to the fleet's memory: {middle} in the middle of {number}"])
+            middle, number = median(self.hours.values()), counted(len(self.hours), "lesson")
+            parts.append([f"From first correction to the fleet's memory: {middle:,.1f} h in the middle of {number}"])
         if self.unfilled:
             parts.append([f"{self.unfilled:,} without a lesson yet: fleet learn --waiting"])
         return "\n\n".join("\n".join(shortened(row, width) for row in rows) for rows in parts if rows)
@@ -180,8 +179,7 @@ def measure(
         if exposed or why or pattern.count("shown") or pattern.count("relapsed"):
             rates, uncounted = _rates(pattern, mine, exposed, published_ms), sum(each.uncounted for each in exposed)
             lessons.append(_Lesson(pattern, published_ms, *rates, why, uncounted))
-    lessons.sort(key=lambda lesson: lesson.pattern.last_seen, reverse=True)
-    lessons.sort(key=lambda lesson: -lesson.pattern.count("shown"))
+    lessons.sort(key=lambda lesson: (lesson.pattern.count("shown"), lesson.pattern.last_seen), reverse=True)
     return Stats(_weeks(happened), lessons, hours, unfilled)
 
 
@@ -223,8 +221,8 @@ def _weeks(happened: Sequence[_Happened]) -> list[tuple[str, int, int]]:
     if not made:
         return []
     last = max(made)
-    first = max(min(made), last - timedelta(weeks=_WEEKS_MAX - 1))
-    mondays = (first + timedelta(days=days) for days in range(0, (last - first).days + 1, 7))
+    number = min((last - min(made)).days // 7 + 1, _WEEKS_MAX)
+    mondays = (last - timedelta(weeks=weeks) for weeks in reversed(range(number)))
     return [(f"{each:%G-W%V}", made[each], again[each]) for each in mondays]
 
 
@@ -266,9 +264,3 @@ def _listed(title: str, entries: Sequence[tuple[_Lesson, str]], readable: Callab
     for each, why in entries[:_LESSONS_SHOWN]:
         rows += [f"  {each.pattern.id}  {readable(each.pattern.text)}", *([f"    {why}"] if why else [])]
     return rows
-
-
-def _span(hours: float) -> str:
-    if hours < 1:
-        return f"{hours * 60:.0f} min"
-    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days"

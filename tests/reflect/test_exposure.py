@@ -12,7 +12,7 @@ from crdt import clock as stamps
 from fleet.model import limits
 from fleet.model.errors import DiskError, FleetError
 from fleet.model.line import Line
-from fleet.reflect.exposure import Exposures, _before, _Span, _spans
+from fleet.reflect.exposure import Exposure, Exposures, _rows
 from fleet.store import config
 from fleet.store.files import Files
 from fleet.store.lines import PATTERNS
@@ -87,9 +87,19 @@ def totals(w) -> dict[str, int]:
     return {each: w.patterns.get(each).count("shown") for each in (ONE, TWO)}
 
 
+def spans_of(w, agent="velma") -> dict[str, list[tuple[int, int, int]]]:
+    """First, last and number of each span, by lesson."""
+    spans = {}
+    for pattern, *span in _rows(
+        w.state, "SELECT pattern, first_ms, last_ms, number FROM exposure WHERE agent = ?", agent
+    ):
+        spans.setdefault(pattern, []).append(tuple(span))
+    return spans
+
+
 def counts(w) -> dict[str, int]:
     """How often each was shown here."""
-    return {pattern: sum(each.number for each in spans) for pattern, spans in _spans(w.state, "velma").items()}
+    return {pattern: sum(number for *_, number in spans) for pattern, spans in spans_of(w).items()}
 
 
 def promote(w, at):
@@ -97,7 +107,7 @@ def promote(w, at):
 
 
 def until(w, at, pattern=ONE):
-    return _before(_spans(w.state, "velma").get(pattern, ()), at)
+    return Exposures(w.state).shown(["velma"], lambda _: at).get(pattern, Exposure(0, 0)).before
 
 
 # --- what was shown ---------------------------------------------------------------------------------------------------
@@ -111,19 +121,19 @@ def test_what_was_shown_is_found_again(w):
     assert not w.state.was_shown("tank", [ONE], NOW + 1)
     assert w.state.was_shown("velma", [UNKNOWN, TWO], NOW + 1)  # one of them is enough: they are merged
     assert not w.state.was_shown("velma", [], NOW + 1)
-    assert _spans(w.state, "velma") == {ONE: [_Span(NOW, NOW, 1)], TWO: [_Span(NOW, NOW, 1)]}
+    assert spans_of(w) == {ONE: [(NOW, NOW, 1)], TWO: [(NOW, NOW, 1)]}
 
 
 def test_what_is_no_pattern_or_no_agent_is_not_noted(w):
     see(w, "d-0000000000000001", "p-00", "p-000000000000000G", "../x")
     Exposures(w.state).note("", "s", [ONE], NOW)
-    assert _spans(w.state, "velma") == _spans(w.state, "") == {}
+    assert spans_of(w) == spans_of(w, "") == {}
 
 
 def test_where_nothing_was_ever_noted_nothing_is_made(w):
     assert not w.state.was_shown("velma", [ONE], NOW + 1)
     assert not is_due(w)
-    assert _spans(w.state, "velma") == {}
+    assert spans_of(w) == {}
     assert not w.state.path.exists()
 
 
@@ -137,7 +147,7 @@ def test_nobody_waits_for_a_database_that_refuses(w, harm):
         w.state.path = w.local / "nowhere" / "local.db"
     see(w)
     assert not w.state.was_shown("velma", [ONE], NOW + 1)
-    assert _spans(w.state, "velma") == {}
+    assert spans_of(w) == {}
 
 
 def test_four_processes_at_once_lose_no_showing(w):
@@ -322,7 +332,7 @@ def test_what_is_old_is_joined_but_not_across_a_known_promotion(w, clock, is_kno
         roll(w)
         assert until(w, cut) == (6 if is_known else None)
     assert counts(w) == {ONE: 202}
-    assert len(_spans(w.state, "velma")[ONE]) <= 4
+    assert len(spans_of(w)[ONE]) <= 4
 
 
 def test_the_table_is_bounded(w, clock, monkeypatch):
@@ -333,7 +343,7 @@ def test_the_table_is_bounded(w, clock, monkeypatch):
         see(w, *ids[hour % 3 :], at=NOW + hour * HOUR)
     clock.now = NOW + 2 * DAY
     roll(w)
-    spans = _spans(w.state, "velma")
+    spans = spans_of(w)
     assert len(spans) == 8
     assert sum(map(len, spans.values())) <= 40 + 2 * 8
-    assert all(sum(each.number for each in spans[pattern]) == 20 for pattern in spans.keys() & ids[2:])
+    assert all(sum(number for *_, number in spans[pattern]) == 20 for pattern in spans.keys() & ids[2:])

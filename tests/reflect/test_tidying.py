@@ -17,7 +17,7 @@ from fleet.model.errors import NoError
 from fleet.model.line import Column, Line, encode
 from fleet.reflect import housekeeping, records
 from fleet.reflect.exposure import Exposures
-from fleet.reflect.housekeeping import Mode, _SkipReason
+from fleet.reflect.housekeeping import Mode
 from fleet.reflect.inbox import Inboxes
 from fleet.reflect.records import Records
 from fleet.store import config
@@ -343,7 +343,7 @@ def test_a_skipped_pass_changes_nothing_and_scans_0(workspace):
     for number in range(3):
         note(workspace, number, "It broke yesterday")
     done = tidy(workspace, Mode.COORDINATED)
-    assert done.report.skipped is _SkipReason.NOT_ENOUGH
+    assert done.report.skipped == "NotEnoughNewRecords"
     assert (done.report.total_scanned, done.run) == (0, "")
     assert stage(workspace, f"p-{0:016x}") == ""
 
@@ -355,7 +355,7 @@ def test_a_coordinated_pass_runs_with_5_new_notes_and_then_waits(workspace, wall
     assert tidy(workspace, Mode.COORDINATED).report.absolutized_dates == 5
     for number in range(5, 11):
         note(workspace, number, f"It failed yesterday, for the {number}th time", START_MS + 5)
-    assert tidy(workspace, Mode.COORDINATED).report.skipped is _SkipReason.TOO_SOON
+    assert tidy(workspace, Mode.COORDINATED).report.skipped == "TooSoon"
     wall.ms += 25 * HOUR_MS
     assert tidy(workspace, Mode.COORDINATED).report.absolutized_dates == 6
 
@@ -367,10 +367,10 @@ def test_an_organization_report_is_ingested_once_after_which_the_coordinated_mod
     for number in range(9):
         note(workspace, number, f"It broke yesterday, for the {number}th time")
     done = tidy(workspace, Mode.COORDINATED, report=REPORT)
-    assert done.report.skipped is _SkipReason.DREAM_RAN
+    assert done.report.skipped == "AutoDreamAlreadyRan"
     assert done.report.dream_report_ingested == housekeeping.DreamReport(4, 1, 9)
     again = tidy(workspace, Mode.COORDINATED, report=REPORT)
-    assert (again.report.skipped, again.report.dream_report_ingested) == (_SkipReason.DREAM_RAN, None)
+    assert (again.report.skipped, again.report.dream_report_ingested) == ("AutoDreamAlreadyRan", None)
     wall.ms += 25 * HOUR_MS
     later = tidy(workspace, Mode.COORDINATED, report=REPORT)
     assert (later.report.skipped, later.report.dream_report_ingested) == (None, None)
