@@ -181,6 +181,11 @@ def name_of(entry: Entry) -> str:
     return f"#{entry.hash}" if isinstance(entry, Carried) else entry.id
 
 
+def kind_of(id_: str) -> Kind:
+    """Return the kind of log that the lines of an id belong to."""
+    return DISCOVERIES if id_.startswith(discovery.PREFIX) else PATTERNS
+
+
 def joined_entries(mine: Entry | None, theirs: Entry | None) -> Entry | None:
     """Return the join of two entries of one name; None for neither."""
     if mine is None or theirs is None:
