@@ -13,7 +13,7 @@ characters of ``[A-Za-z0-9._-]``.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from types import ModuleType
 from typing import NamedTuple
@@ -60,6 +60,12 @@ def one_line(text: str) -> str:
 def counted(number: int, one: str, many: str = "") -> str:
     """Return a number with its noun: ``1 lesson``, ``1,200 lessons``; ``many`` where it is more than an ``s`` more."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def listed(texts: Sequence[str], number_max: int) -> str:
+    """Return the first of some texts in a row, and how many more there are."""
+    more = f" and {len(texts) - number_max:,} more" if len(texts) > number_max else ""
+    return ", ".join(texts[:number_max]) + more
 
 
 def shortened(text: str, chars_max: int) -> str:
