@@ -31,14 +31,12 @@ from fleet.store.runs import Runs
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
 from fleet.text import screening
-from fleet.text.screening import counted
+from fleet.text.screening import counted, listed
 
 _NO_REMOTE = "no remote is named here (`fleet init --remote URL` names one)"
 _LEFT = "left"
-_SCREENED = "looked_for_secrets"
-"""Key of the generation and row up to which changed lessons were screened for secrets."""
-_SCREENED_FOUND = "looked_for_secrets_in_discoveries"
-"""The same of discoveries."""
+_SCREENED, _SCREENED_FOUND = "looked_for_secrets", "looked_for_secrets_in_discoveries"
+"""Keys of the generation and row up to which changed lessons, and discoveries, were screened for secrets."""
 _SCREENED_MAX = 1_000
 _PURGED = "looked_for_purged_words"
 """Key of the ids of the purged lessons whose words were looked for here."""
@@ -70,14 +68,11 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         remote: the remote, for people; "" for none.
         why: the reason why nothing was exchanged; "" where something was.
-        patterns_in: patterns that are new or changed here.
-        discoveries_in: discoveries that are new here.
         withheld: lines that the gate kept here.
         held: records with an edit stamped beyond the cut.
-        held_before: those of them that an earlier sync has reported.
+        held_before, refused_before: those of them that an earlier sync has reported.
         carried: lines of newer versions.
         refused: lines that could not be read.
-        refused_before: those of them that an earlier sync has reported.
         lost: records of which the remote had lost a part.
         edition: whether a new edition was written.
         skipped: files of the remote's that were not read: links, or too large.
@@ -168,7 +163,6 @@ def fetch_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
         remote=remote.name,
         patterns_in=sum(each.startswith("p-") for each in exchanged.changed_ids),
         discoveries_in=sum(each.startswith("d-") for each in exchanged.changed_ids),
-        put_back=tuple(exchanged.put_back),
         promoted=tuple(promoted),
     )
 
@@ -336,18 +330,18 @@ def _purge_received_secrets(workspace: Workspace) -> None:
     if changed:
         workspace.state.put(**{_SCREENED: "{} {}".format(*changed[last])})
     if dropped:
-        workspace.warn(
-            f"{_came_with_secrets(dropped)}: it is dropped for everybody, and the rest of the lesson stays. "
-            "Whoever could read the clan's remote may have it: rotate it. "
-            f"`fleet purge {next(iter(dropped))}` takes what is left of it off this machine"
-        )
+        outcome = "it is dropped for everybody, and the rest of the lesson stays"
+        advice = f"`fleet purge {next(iter(dropped))}` takes what is left of it off this machine"
+        _warn_of_secrets(workspace, dropped, outcome, advice)
 
 
-def _came_with_secrets(kinds_of: Mapping[str, Iterable[str]]) -> str:
-    """Return which lessons or discoveries came with which kinds of secrets, the first ones by id."""
-    ids, kinds = [*kinds_of], sorted({kind for each in kinds_of.values() for kind in each})
-    more = f" and {len(ids) - _LEFT_SHOWN:,} more" if len(ids) > _LEFT_SHOWN else ""
-    return f"{', '.join(ids[:_LEFT_SHOWN])}{more} came with a secret as it stands ({', '.join(kinds)})"
+def _warn_of_secrets(workspace: Workspace, kinds_of: Mapping[str, Iterable[str]], outcome: str, advice: str) -> None:
+    """Warn of lessons or discoveries that came with secrets; ``kinds_of``: the kinds of secrets, by id."""
+    kinds = ", ".join(sorted({kind for each in kinds_of.values() for kind in each}))
+    workspace.warn(
+        f"{listed([*kinds_of], _LEFT_SHOWN)} came with a secret as it stands ({kinds}): {outcome}. "
+        f"Whoever could read the clan's remote may have it: rotate it. {advice}"
+    )
 
 
 def _warn_of_news(workspace: Workspace) -> None:
@@ -382,11 +376,10 @@ def _warn_of_purged_words(workspace: Workspace) -> None:
         if lesson.retired_by in lesson.mine:
             continue  # who purged was shown them
         if places := [f"{path}:{line}" if line else path for path, line in Purge(workspace).remains([lesson.id], ())]:
-            more = f" and {len(places) - _LEFT_SHOWN:,} more" if len(places) > _LEFT_SHOWN else ""
             workspace.warn(
                 f"{lesson.id} was purged by others, as a secret perhaps, and its words still stand on this machine: "
-                f"{', '.join(places[:_LEFT_SHOWN])}{more}. `fleet purge {lesson.id}` takes them out of fleet's own "
-                "files, and names those that are yours to mend"
+                f"{listed(places, _LEFT_SHOWN)}. `fleet purge {lesson.id}` takes them out of fleet's own files, and "
+                "names those that are yours to mend"
             )
     if purged != known:
         workspace.state.put(**{_PURGED: " ".join(purged)})
@@ -405,11 +398,9 @@ def _warn_of_discovered_secrets(workspace: Workspace) -> None:
     if changed:
         workspace.state.put(**{_SCREENED_FOUND: "{} {}".format(*changed[-1][1])})
     if kinds_of:
-        workspace.warn(
-            f"{_came_with_secrets(kinds_of)}: the line of a discovery stays, and is masked wherever it is shown. "
-            "Whoever could read the clan's remote may have it: rotate it. "
-            f"`fleet retire {next(iter(kinds_of))}` takes it back, and nobody is shown it any more"
-        )
+        outcome = "the line of a discovery stays, and is masked wherever it is shown"
+        advice = f"`fleet retire {next(iter(kinds_of))}` takes it back, and nobody is shown it any more"
+        _warn_of_secrets(workspace, kinds_of, outcome, advice)
 
 
 def _cursor(workspace: Workspace, key: str) -> tuple[int, int]:

@@ -9,7 +9,7 @@ newer for days, while syncs succeeded, is *stale*: it is frozen, or the others a
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import partial
 from random import Random
@@ -39,7 +39,7 @@ from fleet.store.tree import (
     TreeGoneError,
 )
 from fleet.store.workspace import Workspace
-from fleet.text.screening import counted, for_terminal
+from fleet.text.screening import counted, for_terminal, listed
 
 BACKOFF_S = 0.05
 BACKOFF_S_MAX = 120.0
@@ -68,10 +68,7 @@ class Hooks(msgspec.Struct, frozen=True):
 
 
 class ExchangeCounts(Taken):
-    """Outcome of an exchange: what was taken in, and how many lines went out, or were withheld here by the gate.
-
-    ``edition``: whether a new one was pushed.
-    """
+    """Outcome of an exchange: what was taken in, the lines sent and withheld, and whether a new edition was pushed."""
 
     out: int = 0
     withheld: int = 0
@@ -88,10 +85,6 @@ class Exchange(msgspec.Struct, eq=False):
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     done: ExchangeCounts = msgspec.field(default_factory=ExchangeCounts)
-
-    @property
-    def _attempts_max(self) -> int:
-        return self.workspace.config.share.attempts
 
     def sync(self, *, compact: bool = False) -> ExchangeCounts:
         """Exchange lines with the remote.
@@ -198,7 +191,8 @@ class Exchange(msgspec.Struct, eq=False):
     def _pull_and_push(self, *, drop_alone: bool = False) -> Outgoing:
         """Pull, and push the outbox, until nobody is faster; return what was sent."""
         last_mark, unmoved = None, 0
-        for attempt in range(self._attempts_max):
+        attempts_max = self.workspace.config.share.attempts
+        for attempt in range(attempts_max):
             began_s = self.clock()
             mark = self._pull()
             self.hooks.count_logs()
@@ -221,7 +215,7 @@ class Exchange(msgspec.Struct, eq=False):
             rng = self.rng or Random()  # noqa: S311 - it spreads out who asks when
             self.sleep(_pause(attempt, rng, self.clock() - began_s))
         raise BusyError(
-            f"{self.remote.name}: others were faster {self._attempts_max} times in a row; "
+            f"{self.remote.name}: others were faster {attempts_max} times in a row; "
             "nothing is lost, your lines wait here and go out with the next `fleet sync`"
         )
 
@@ -235,7 +229,7 @@ class Exchange(msgspec.Struct, eq=False):
             mark = tree.head()
         number = files.get("patterns.jsonl", b"").count(b"\n")
         subject = f"fleet: edition of {counted(number, 'record')}" if number else "fleet: edition"
-        for _ in range(self._attempts_max if files else 0):
+        for _ in range(workspace.config.share.attempts if files else 0):
             pushed = self._push(files, mark, subject)
             if not isinstance(pushed, Moved):
                 self.done.edition = True
@@ -334,7 +328,11 @@ def warn_of_old_state(workspace: Workspace, lost: Iterable[Entry]) -> None:
             stamps = {entry.by: entry.at}
         back |= {replica: max(stamp, back.get(replica, "")) for replica, stamp in stamps.items() if replica not in mine}
     if back:
-        workspace.warn(_set_back_text(back))
+        named = [f"{name} (up to {stamp[:16].replace('T', ' ')}Z)" for name, stamp in sorted(back.items())]
+        workspace.warn(
+            f"the remote was set back: it no longer had lines of {listed(named, _NAMED_MAX)} that were read from it "
+            "before. Nothing went back here, and they were sent again"
+        )
     if warning := stale_warning(workspace):
         workspace.warn(warning)
 
@@ -359,12 +357,3 @@ def _mine(workspace: Workspace) -> set[str]:
 
 def _day(stamp: Stamp) -> datetime:
     return datetime.fromisoformat(stamp[:10])
-
-
-def _set_back_text(back: Mapping[str, Stamp]) -> str:
-    named = ", ".join(f"{name} (up to {back[name][:16].replace('T', ' ')}Z)" for name in sorted(back)[:_NAMED_MAX])
-    more = f" and {len(back) - _NAMED_MAX} more" if len(back) > _NAMED_MAX else ""
-    return (
-        f"the remote was set back: it no longer had lines of {named}{more} that were read from it before. "
-        "Nothing went back here, and they were sent again"
-    )
