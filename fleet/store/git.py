@@ -32,7 +32,6 @@ OUT_BYTES_MAX = 64 * 1024 * 1024
 _REASON_LINES_MAX = 6
 _REASON_LINE_CHARS_MAX = 300
 
-
 # Variables of git's that pass: how to reach and trust the far side. All others (GIT_DIR, GIT_INDEX_FILE,
 # GIT_OBJECT_DIRECTORY, GIT_TRACE ...) belong to the caller of fleet, such as a git whose hook runs it.
 _KEPT = frozenset(
@@ -109,11 +108,7 @@ class GitDamaged(GitFailed):
 
 
 def _environment(inherited: Mapping[str, str], connect_s: float) -> dict[str, str]:
-    """Return the environment that a git of ours runs in.
-
-    The user's own way in (ssh command, credential helpers, proxies) stays; prompting, and what ties a git to another
-    repository, goes.
-    """
+    """Return the environment of a git of ours: the user's own way in stays, prompting and other repositories go."""
     env = {
         name: value
         for name, value in inherited.items()
@@ -275,7 +270,7 @@ class Entry(NamedTuple):
 
 
 class Bare:
-    """A bare repository of fleet's own. Everything in it can be fetched again.
+    """A bare repository of fleet's own. Whatever reads it raises ``GitDamaged`` where an object is not here.
 
     Args:
         hidden: strings that must not be shown, such as the password of an address.
@@ -376,15 +371,15 @@ class Bare:
     def _tidy(self) -> None:
         """Repack when there are many packs: each fetch and each commit leaves one, and git searches all of them.
 
-        Git's own housekeeping would run at any time, in the background. Measured: 17 ms a pull with one pack, 24 with
-        100, 65 with 800. A geometric repack joins packs of similar size, so the work follows what is new.
+        Measured: 17 ms a pull with one pack, 24 with 100, 65 with 800. A geometric repack joins packs of similar size,
+        so the work follows what is new.
         """
         if sum(1 for _ in (self.folder / "objects/pack").glob("*.pack")) <= _PACKS_MAX:
             return
         until = min(self._until, time.monotonic() + self._timeout_s / 3)
         for how in ("--geometric=2", "-a"):  # the first is known since git 2.32
             with suppress(GitFailed):
-                if self._run(GIT, ("repack", how, "-d", "-q"), until=until).code == 0:
+                if self.git("repack", how, "-d", "-q", until=until).code == 0:
                     return
 
     # --- refs -------------------------------------------------------------------------------------------------------
@@ -398,11 +393,7 @@ class Bare:
         return next((commit for commit, _, packed in rows if packed == name and _ID.fullmatch(commit)), "")
 
     def set_ref(self, name: str, commit: str) -> None:
-        """Point a ref to a commit that is here, durably; "" removes the ref.
-
-        Raises:
-            DiskError: it was not written.
-        """
+        """Point a ref to a commit that is here, durably; "" removes the ref. Raises ``DiskError``."""
         files = Files(self.folder)
         if commit:
             files.replace(self.folder / name, commit.encode() + b"\n")
@@ -412,13 +403,7 @@ class Bare:
                 self.git("update-ref", "-d", name)
 
     def forget_history(self) -> None:
-        """Delete every object that only the history of our refs reaches: the history becomes shallow.
-
-        Later commits are fetched as before.
-
-        Raises:
-            GitDamaged: it failed; the history is still there, or partly gone.
-        """
+        """Delete every object that only the history of our refs reaches. The history is shallow from then on."""
         self._listings.clear()
         self.set_ref(NEXT, "")
         commits = sorted({commit for name in (FETCHED, SEEN) if (commit := self.ref(name))})
@@ -431,10 +416,9 @@ class Bare:
         return self.git("merge-base", "--is-ancestor", older, newer).code == 0
 
     def before(self, commit: str, at_s: float) -> str:
-        """Return the newest commit that is older than a moment; "" for none.
+        """Return the newest commit that is older than a moment, seconds since 1970; "" for none.
 
-        Committers choose their dates freely: a commit with a newer one before it is not trusted, as far as the newest
-        ``_HISTORY_MAX`` of the first-parent line show.
+        Committers choose their dates freely: a commit with a newer one before it is not trusted.
         """
         rows = self._output("log", f"--max-count={_HISTORY_MAX}", "--first-parent", "--format=%H %ct", commit, "--")
         newest = ""
@@ -449,10 +433,8 @@ class Bare:
     def pushers(self, commit: str, folder: str, since: str = "") -> dict[str, set[str]] | None:
         """Return the addresses of those who added lines to each file of a folder; None where ``since`` is no ancestor.
 
-        Who pushes drops lines from everybody's files that the edition covers. Where it takes too long to tell that from
-        added ones, all who changed a file are returned.
-
-        An address is the author's, or the machine's, which stands in a trailer of commits that bear a person's name.
+        An address is the author's, or the machine's in the trailer of a commit that bears a person's name. Who pushes
+        drops lines from everybody's files: where it takes too long to tell, all who changed a file are returned.
 
         ``since``: only the commits after this one are read; "": all of them.
         """
@@ -486,11 +468,7 @@ class Bare:
     # --- trees and blobs --------------------------------------------------------------------------------------------
 
     def listing(self, commit: str) -> dict[str, Entry]:
-        """Return the entries of a commit's tree by path; none for "".
-
-        Raises:
-            GitDamaged: the commit or its trees are not here.
-        """
+        """Return the entries of a commit's tree by path; none for ""."""
         if not commit or commit in self._listings:
             return self._listings.get(commit, {})
         command = ("ls-tree", "-l", "-z", "--full-tree")
@@ -554,11 +532,7 @@ class Bare:
 
     @contextmanager
     def open(self, oid: str) -> Iterator[IO[bytes]]:
-        """Open a blob as a stream for the time of the block.
-
-        Raises:
-            GitDamaged: it is not here.
-        """
+        """Open a blob as a stream for the time of the block."""
         reader, answers, size = self._request(oid)
         self._reader = None  # a read within this one gets a process of its own
         content = _Content(answers, size)
@@ -571,10 +545,7 @@ class Bare:
                 _stop(reader)
 
     def _request(self, oid: str) -> "tuple[subprocess.Popen[bytes], IO[bytes], int]":
-        """Request a blob from the reader; return the reader, its output, and the blob's size.
-
-        The output is ``<id> blob <size>``, a line end, the content, a line end.
-        """
+        """Request a blob; return the reader, its output (``<id> blob <size>``, the content, lines), and the size."""
         is_new = self._reader is None
         if self._reader is None:
             self._reader = self._start_reader()
@@ -641,11 +612,8 @@ class Bare:
     ) -> str:
         """Commit files on top of a commit, ``b""`` removes one; return the new commit, which ``NEXT`` points to.
 
-        One fast-import does it: hash-object, ls-tree, mktree and commit-tree would be four processes. A folder or link
-        at one of the paths is replaced. With ``kept``, the new tree has these entries instead of the parent's.
-
-        Raises:
-            GitDamaged: the commit that it builds on is not here.
+        One process does it. A folder or link at one of the paths is replaced. With ``kept``, the new tree has these
+        entries instead of the parent's.
         """
         author = author or Author()
         subject = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", message).split())
@@ -675,8 +643,7 @@ class Bare:
         parent = ["-p", on] if on else []
         with tempfile.TemporaryFile(dir=self.folder) as message:
             message.write(text)
-            self._check(are_files=False)
-            done = self._run((*GIT, *options), ("commit-tree", "-S", *parent, f"{commit}^{{tree}}"), message)
+            done = self.git(*options, "commit-tree", "-S", *parent, f"{commit}^{{tree}}", stdin=message)
         signed = done.out.decode("ascii", "replace").strip()
         if done.code or not _ID.fullmatch(signed):
             failed = GitFailed(f"the commit could not be signed, as git is set to here ({self.reason(done)})")
@@ -688,13 +655,9 @@ class Bare:
     # --- running git ------------------------------------------------------------------------------------------------
 
     def git(self, *arguments: str, stdin: IO[bytes] | None = None, until: float | None = None) -> Done:
-        """Run a command that stays on this machine.
-
-        Raises:
-            GitFailed: the repository is not as fleet made it.
-        """
+        """Run a command that stays on this machine; raise ``GitFailed`` if the repository is not as fleet made it."""
         self._check(are_files=not self._until)  # else they were checked when it was locked
-        return self._run(GIT, arguments, stdin, until)
+        return self._run(arguments, stdin, until)
 
     def _output(self, *arguments: str, until: float | None = None) -> bytes:
         """Return the output of a command that stays on this machine; a failure of it is an exception."""
@@ -706,8 +669,8 @@ class Bare:
     def run_remote(self, settings: Sequence[str], *arguments: str) -> Done:
         """Run a command that connects to a remote."""
         self._settle_ssh()
-        command = (*GIT, *(part for setting in settings for part in ("-c", setting)))
-        return self._run(command, arguments, is_tied=True)
+        options = (part for setting in settings for part in ("-c", setting))
+        return self._run((*options, *arguments), is_tied=True)
 
     def reason(self, done: Done) -> str:
         """Return the error message of a command, fit to be shown."""
@@ -733,7 +696,6 @@ class Bare:
 
     def _run(
         self,
-        start: Sequence[str],
         arguments: Sequence[str],
         stdin: IO[bytes] | None = None,
         until: float | None = None,
@@ -741,7 +703,7 @@ class Bare:
     ) -> Done:
         if stdin:
             stdin.seek(0)  # flushes too
-        command = (*start, f"--git-dir={self.folder}", *arguments)
+        command = (*GIT, f"--git-dir={self.folder}", *arguments)
         until = until or self._until or time.monotonic() + self._timeout_s
         return _run(command, folder=self.folder, env=self._env, until=until, stdin=stdin, is_tied=is_tied)
 
