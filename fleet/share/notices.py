@@ -73,11 +73,7 @@ class Notices:
         return "[notify] webhook" if self._settings.webhook else self._settings.webhook_env
 
     def agree(self) -> None:
-        """Note a person's yes to the configured webhook, in place of any other.
-
-        Raises:
-            UsageError: the address is not allowed.
-        """
+        """Note a person's yes to the configured webhook, in place of any other; raise ``UsageError`` for none."""
         try:
             url = consent.Endpoint(self._url).check()
         except UsageError:

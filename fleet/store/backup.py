@@ -85,12 +85,7 @@ class Member(NamedTuple):
 
 
 def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> BackedUp:
-    """Write a backup, atomically.
-
-    Raises:
-        NoError: there is a file of that name, and ``overwrite`` is False.
-        DiskError: it was not written.
-    """
+    """Write a backup, atomically; raise ``NoError`` where there is such a file and ``overwrite`` is False."""
     target = Path(os.path.expanduser(target)).absolute()  # noqa: PTH111 - `~nosuchuser` raises in pathlib
     if target.exists() and not target.is_file():
         raise NoError(f"{target} is no plain file: no backup was made. Name another one")
@@ -232,11 +227,7 @@ def _is_storable(value: object) -> bool:
 
 
 def members(source: Path) -> Iterator[Member]:
-    """Yield the members of an archive, good and refused ones. One is in memory at a time.
-
-    Raises:
-        RefusedError: the archive is incomplete, or larger than any backup.
-    """
+    """Yield the members of an archive, one by one, good and refused; raise ``RefusedError`` for no whole archive."""
     if not source.is_file():  # a pipe may never end, and cannot be read twice
         raise RefusedError(f"{source} is no plain file: nothing was restored from it")
     try:

@@ -84,12 +84,9 @@ class Live:
         self.problem = ""
 
     async def run(self, changed: Callable[[], Awaitable[object]]) -> None:
-        """Stay connected until cancelled.
+        """Stay connected until cancelled; raise ``FleetError`` where this agent cannot write here.
 
         ``changed`` returns, each time it is awaited, once a file of the clan may have changed.
-
-        Raises:
-            FleetError: this agent cannot write here.
         """
         with ExitStack() as opened:
             opened.callback(self._pool.shutdown)
@@ -344,11 +341,7 @@ class Online(NamedTuple):
 
 
 async def who(where: Where, wait_s: float = 2.0) -> list[Online]:
-    """Return the clients in a room.
-
-    Raises:
-        RemoteUnavailable: the server did not answer, or refused the connection.
-    """
+    """Return the clients in a room; raise ``RemoteUnavailable`` where its server does not let us in."""
     presence = Presence(asyncio.get_running_loop().time)
     try:
         async with _connected(where, BASE, "") as socket:

@@ -126,8 +126,7 @@ class Presence:
         ``replica``: the sender, which reports no other replica's presence; None where the server has checked that.
         ``others``: clients of other senders, whose states in the update are passed over.
 
-        Raises:
-            TruncatedError: the bytes are no update, or hold more states than are kept.
+        Raises ``TruncatedError`` for no update, and for one with more states than are kept.
         """
         reader = doc.Reader(update)
         if (number := reader.number()) > STATES_MAX:
