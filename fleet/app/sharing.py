@@ -44,10 +44,7 @@ _REPORTED = "refused_told"
 """Key of the unreadable lines that a sync has reported, as many as are kept."""
 _LEFT_SHOWN, _LEFT_CHARS = 5, 60
 _LOGIN = "login:"
-"""Prefix, before an address, of the key of its user, password and query, which are kept in ``local.db`` alone.
-
-A key without the mark of this machine is an earlier version's, and is not used.
-"""
+"""Prefix, before an address, of the key of its user, password and query, which are kept in ``local.db`` alone."""
 
 
 class ConsentNeededError(UsageError):
@@ -74,9 +71,7 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
         carried: lines of newer versions.
         refused: lines that could not be read.
         lost: records of which the remote had lost a part.
-        edition: whether a new edition was written.
         skipped: files of the remote's that were not read: links, or too large.
-        promoted: lessons that entered a memory here.
         put_back: files here that lacked lines of the clan's tree, and have them again.
         left_out: lessons of which a part is left out here until a person decides.
         purged: lessons that one other writer purged of words, many at once, or any in a name of this folder.
@@ -116,12 +111,8 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
 def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool = False) -> SyncResult:
     """Exchange lines with the clan, or, without a remote, bring the files here up to date.
 
-    ``yes``: a person agrees to the remote. ``compact``: editions are written even if none is due, and shards lose the
-    lines that they cover.
-
-    Raises:
-        ConsentNeededError: nobody agreed to the remote; nothing was sent.
-        FleetError: the exchange failed; nothing is lost.
+    ``yes``: a person agrees to the remote; without, ``ConsentNeededError`` is raised where nobody did.
+    ``compact``: editions are written even if none is due, and shards lose the lines that they cover.
     """
     _ensure_replica(workspace, agent)
     with workspace.lock("sync"):
@@ -142,10 +133,7 @@ def sync_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
 
 
 def fetch_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
-    """Take in the clan's lines from the remote that somebody here agreed to; nothing is sent, and nobody is asked.
-
-    Without such a remote, or while sharing is paused, nothing is done: see ``SyncResult.why``.
-    """
+    """Take in the clan's lines, as ``sync_if_agreed`` does, and send nothing."""
     promoted: list[str] = []
     with _agreed_remote(workspace) as (remote, why):
         if remote is None:
@@ -168,10 +156,7 @@ def fetch_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
 
 
 def update_here(workspace: Workspace, agent: str) -> tuple[list[str], bool]:
-    """Count the logs, update the memories here, and render ``patterns.md``: the local part of a sync.
-
-    Returns the texts of the lessons that entered a memory, and whether the page changed.
-    """
+    """Do the local part of a sync; return the texts of the lessons that entered a memory, and whether the page changed."""
     _ensure_replica(workspace, agent)
     return _count_and_promote(workspace), pages.write_page(workspace)
 
@@ -315,9 +300,9 @@ def _take_logs(workspace: Workspace) -> None:
 
 
 def _purge_received_secrets(workspace: Workspace) -> None:
-    """Purge certain secrets that lines of the branch carry raw, for everybody, and warn of them.
+    """Purge certain secrets that changed lessons of the branch carry raw, for everybody, and warn of them.
 
-    Screens a limited number of changed lessons: the next sync continues where this one stopped.
+    The next sync continues where this one stopped.
     """
     agents = [agent for agent in workspace.agents_here() if workspace.replica_name(agent)]
     if workspace.is_read_only or not agents:
@@ -451,8 +436,8 @@ def _result(
 def _reported_before(workspace: Workspace, refused: set[tuple[str, bytes]], *, is_shared: bool) -> tuple[int, int]:
     """Return how many unreadable lines, and how many held edits, an earlier sync has reported; note those of this one.
 
-    Anyone who can write to the branch can leave such a line there for good: it is reported as skipped once, then as
-    known. With a remote, a line of ours leaves its file; without, it stays, and is reported each time.
+    Such a line may stay in the branch for good. Without a remote a line of ours stays in its file, and is reported each
+    time.
     """
     own = () if is_shared else workspace.replicas().replicas
     own_paths = {kind.shard(each.name) for kind in KINDS for each in own}
@@ -471,10 +456,7 @@ def _reported_before(workspace: Workspace, refused: set[tuple[str, bytes]], *, i
 
 
 def write_edition_here(workspace: Workspace, *, always: bool = False) -> bool:
-    """Write the editions of a clan without a remote, if it is small or ``always``; return whether one changed.
-
-    Shards keep their lines: an edition that was never fetched covers nothing.
-    """
+    """Write the editions of a clan without a remote, if it is small or ``always``; return whether one changed."""
     is_written = False
     with workspace.locked():
         for kind in KINDS:
@@ -512,9 +494,7 @@ class Membership:
     def remote(self, *, yes: bool = False) -> GitRemote | None:
         """Return the clan's remote if somebody here has agreed to it, or does now with ``yes``; None without one.
 
-        Raises:
-            ConsentNeededError: nobody has agreed.
-            UsageError: the address or the branch is not safe to hand to git.
+        Raises ``ConsentNeededError`` where nobody has, ``UsageError`` for what is not safe to hand to git.
         """
         share = self._workspace.config.share
         if not (named := self._url()):
@@ -605,11 +585,7 @@ class Membership:
         return self._state.paused(now)
 
     def what_stays(self) -> list[str]:
-        """Return sentences on what stays in the remote of a machine that leaves, and what was never sent there.
-
-        Raises:
-            NoError: this machine is in no clan.
-        """
+        """Return sentences on what stays in the remote when this machine leaves; raise ``NoError`` if it is in no clan."""
         shown, share = self._shown_to_leave(), self._workspace.config.share
         if not shown or not (share.remote or self._state.agreed(consent.REMOTE)):
             raise NoError("this machine is in no clan: no remote is named here. Nothing was changed")
@@ -628,8 +604,7 @@ class Membership:
     def leave(self) -> list[str]:
         """Forget the remote on this machine; return sentences on what was done, and how to come back.
 
-        Under the sync lock nothing is sent meanwhile. Cut short, it is done again. A ``fleet.toml`` in the project's
-        git names the remote for others as well, and is left alone.
+        A ``fleet.toml`` in the project's git names the remote for others as well, and is left alone.
         """
         share, shown = self._workspace.config.share, self._shown_to_leave()
         with self._workspace.lock("sync"):

@@ -52,12 +52,10 @@ class Hooks(msgspec.Struct, frozen=True):
     """Callbacks into the other verbs, which the exchange does not import.
 
     Attributes:
-        check: raises where a person paused sharing, or named another remote, since the exchange began; called before
-            each fetch and push.
+        check: raises where a person paused sharing, or named another remote; called before each fetch and push.
         count_logs: counts the agents' logs into the shards, after a fetched tree was taken in.
         inspect: receives the fetched lines that name replicas of ours, and a function that returns a record of the tree
-            before, by id, or None where that tree is unknown; called under the write lock, before the fetched tree is
-            taken in.
+            before, by id; None where that is unknown. Called under the write lock, before the new tree is taken in.
         render: returns the pages of an edition, given a function that reads a path of the tree as it will be.
     """
 
@@ -92,11 +90,9 @@ class Exchange(msgspec.Struct, eq=False):
         With ``compact``, an edition is written even if none is due, and every shard loses the lines that it covers.
 
         Raises:
-            RemoteUnavailable: no answer; the lines stay in the outbox.
-            RemoteRefused: the far side refused; the lines stay in the outbox.
+            RemoteUnavailable, RemoteRefused: the lines stay in the outbox.
             BusyError: others were faster in every attempt.
-            RefusedError: the clan's lines have a newer format.
-            NoError: the clan's lines have the format of fleet 0.1.
+            RefusedError, NoError: the clan's lines have a newer format, or that of fleet 0.1.
         """
         with self.workspace.tree.reading():
             self._put_back()
@@ -279,10 +275,8 @@ def _new_lines_of_ours(workspace: Workspace, before: Paths, after: Paths) -> lis
     files = _pattern_files(before)
     changed = {path: oid for path, oid in _pattern_files(after).items() if files.get(path) != oid}
     old_hashes = {hash(raw) for path in changed if path in files for raw in _lines_with(workspace, files[path], marks)}
-    lines: list[Line] = []
-    for oid in changed.values():
-        lines += lesson_lines(raw for raw in _lines_with(workspace, oid, marks) if hash(raw) not in old_hashes)
-    return lines
+    raws = (raw for oid in changed.values() for raw in _lines_with(workspace, oid, marks))
+    return list(lesson_lines(raw for raw in raws if hash(raw) not in old_hashes))
 
 
 def _record_in(workspace: Workspace, paths: Paths, pattern_id: str) -> Line | None:

@@ -29,11 +29,7 @@ _MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 class Notice(NamedTuple):
-    """One message.
-
-    Attributes:
-        event: what happened, as programs name it, such as ``reflection.complete``.
-    """
+    """One message; ``event``: what happened, as programs name it, such as ``reflection.complete``."""
 
     event: str
     title: str

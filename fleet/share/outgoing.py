@@ -226,8 +226,8 @@ class Outbox:
         if not any(shards.values()):
             return {}
         ids = {entry.id for path, data in shards.items() for _, entry in LineReader().entries(kind, [data], path)}
-        edition = _Edition(kind, self._content(kind.edition, changed), ids)
-        return {path: (data, edition.uncovered(data, path)) for path, data in shards.items()}
+        edition = _entries_under(ids, kind, self._content(kind.edition, changed))
+        return {path: (data, _without_covered(kind, data, path, edition)) for path, data in shards.items()}
 
     # --- editions ---------------------------------------------------------------------------------------------------
 
@@ -284,27 +284,24 @@ def _joined(lines: Iterable[bytes]) -> bytes:
     return b"".join(raw + b"\n" for raw in lines)
 
 
-class _Edition:
-    """The entries of an edition under some ids, joined."""
+def _entries_under(ids: set[str], kind: Kind, edition: bytes) -> dict[str, Entry]:
+    """Return the entries of an edition under some ids, joined, by name."""
+    wanted_ids = {each.encode() for each in ids}
+    # Most lines have other ids, and are not parsed.
+    some = (raw for _, raw in LineReader().raw_lines([edition], kind.edition) if _id_in(raw) in wanted_ids)
+    entries: dict[str, Entry] = {}
+    for _, entry in LineReader().entries(kind, [b"\n".join(some)], kind.edition):
+        name = name_of(entry)
+        entries[name] = joined_entries(entries.get(name), entry) or entry
+    return entries
 
-    def __init__(self, kind: Kind, data: bytes, ids: set[str]) -> None:
-        self._kind = kind
-        self._entries: dict[str, Entry] = {}
-        wanted_ids = {each.encode() for each in ids}
-        # Most lines have other ids, and are not parsed.
-        some = (raw for _, raw in LineReader().raw_lines([data], kind.edition) if _id_in(raw) in wanted_ids)
-        for _, entry in LineReader().entries(kind, [b"\n".join(some)], kind.edition):
-            name = name_of(entry)
-            self._entries[name] = joined_entries(self._entries.get(name), entry) or entry
 
-    def uncovered(self, data: bytes, path: str) -> bytes:
-        """Return the lines of a shard that the edition does not cover; unreadable lines are never covered."""
-        covered = {raw for raw, entry in LineReader().entries(self._kind, [data], path) if self._covers(entry)}
-        kept = [raw for raw in data.split(b"\n") if raw.strip() and raw.removesuffix(b"\r") not in covered]
-        return _joined(kept) if covered else data
-
-    def _covers(self, entry: Entry) -> bool:
-        return missing_of(self._entries.get(name_of(entry)), entry) is None
+def _without_covered(kind: Kind, data: bytes, path: str, edition: Mapping[str, Entry]) -> bytes:
+    """Return a shard without the lines that an edition covers; unreadable lines are never covered."""
+    entries = LineReader().entries(kind, [data], path)
+    covered = {raw for raw, entry in entries if missing_of(edition.get(name_of(entry)), entry) is None}
+    kept = [raw for raw in data.split(b"\n") if raw.strip() and raw.removesuffix(b"\r") not in covered]
+    return _joined(kept) if covered else data
 
 
 def _id_in(raw: bytes) -> bytes:

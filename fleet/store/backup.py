@@ -34,7 +34,6 @@ TOTAL_BYTES_MAX = 2 * 1024 * 1024 * 1024
 MEMBERS_MAX = 100_000
 PARTS_MAX = 16
 
-CONFIG = "fleet.toml"
 REPLICAS = ".fleet/replica.toml"
 LOCAL = ".fleet/local.jsonl"
 CLAN = "clan-learnings"
@@ -44,7 +43,7 @@ HOMES = homes.DEFAULT
 SENT = ".fleet/sent"
 """File in the backups of fleet 0.1: what was sent."""
 
-_SINGLE = frozenset({CONFIG, REPLICAS, LOCAL, SENT})
+_SINGLE = frozenset({homes.CONFIG, REPLICAS, LOCAL, SENT})
 _BLOCK = tarfile.BLOCKSIZE
 _UNSAFE = r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]"
 _TEMPORARY = re.compile(r"\..+\.tmp", re.DOTALL)

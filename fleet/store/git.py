@@ -86,13 +86,10 @@ GIT: tuple[str, ...] = ("git", *(part for setting in _SETTINGS for part in ("-c"
 
 
 class GitFailed(Exception):  # noqa: N818 - an outcome
-    """Error: a git command failed or was stopped, with its screened message. None of its processes is left.
-
-    Attributes:
-        advice: what to do about it, where it is no matter of reaching the remote.
-    """
+    """Error: a git command failed or was stopped, with its screened message. None of its processes is left."""
 
     advice = ""
+    """What to do about it, where it is no matter of reaching the remote."""
 
 
 class _TimeUpError(GitFailed):
@@ -211,17 +208,13 @@ _IDENTITY = re.compile(r" *([^<>\x00-\x20\x7f][^<>\x00-\x1f\x7f]{0,199}?) *<([^<
 
 
 class Author(NamedTuple):
-    """The author of commits.
-
-    Attributes:
-        machine: a pseudonym of this machine in this clan.
-        identity: ``Name <address>`` that a person agreed to; "": commits bear the pseudonym alone.
-        signing: settings of git with which commits are signed; None: they are not signed.
-    """
+    """The author of commits: a pseudonym of this machine in this clan, and perhaps a person."""
 
     machine: str = _NAMELESS
     identity: str = ""
+    """``Name <address>`` that a person agreed to; "": commits bear the pseudonym alone."""
     signing: tuple[str, ...] | None = None
+    """Settings of git with which commits are signed; None: they are not signed."""
 
     @property
     def is_named(self) -> bool:
@@ -287,6 +280,7 @@ class Bare:
         places: Sequence[str] = (),
     ) -> None:
         self.folder = folder.absolute()
+        self._ignored_file = self.folder.with_name(f"{folder.name}.held")
         self._timeout_s = timeout_s
         self._hidden = hidden
         self._listings = {} if listings is None else listings
@@ -310,8 +304,7 @@ class Bare:
         """
         until = time.monotonic() + self._timeout_s
         self.folder.parent.mkdir(exist_ok=True)  # and none above: a workspace that was taken away is not made again
-        lock = self.folder.with_name(self.folder.name + ".lock")
-        with Files(lock.parent).lock(lock, self._timeout_s):
+        with Files(self.folder.parent).lock(self.folder.with_name(f"{self.folder.name}.lock"), self._timeout_s):
             self._until = until
             try:
                 self._open()
@@ -503,19 +496,15 @@ class Bare:
     def ignored(self) -> dict[str, str]:
         """Return the ids of the blobs that are ignored, and of commits that git refuses, each with the reason."""
         with suppress(DiskError, ValueError, RecursionError):
-            path = self._ignored_file()
-            reasons = json.loads(Files(path.parent).read(path))
+            reasons = json.loads(Files(self.folder.parent).read(self._ignored_file))
             return {str(oid): str(why) for oid, why in reasons.items()} if isinstance(reasons, dict) else {}
         return {}
 
     def ignore(self, reasons: Mapping[str, str]) -> None:
         """Add to the blobs that are ignored."""
         if reasons:
-            path = self._ignored_file()
-            Files(path.parent).replace(path, json.dumps(self.ignored() | dict(reasons)).encode())
-
-    def _ignored_file(self) -> Path:
-        return self.folder.with_name(f"{self.folder.name}.held")
+            data = json.dumps(self.ignored() | dict(reasons)).encode()
+            Files(self.folder.parent).replace(self._ignored_file, data)
 
     # --- reading blobs ------------------------------------------------------------------------------------------------
 
@@ -545,7 +534,7 @@ class Bare:
                 _stop(reader)
 
     def _request(self, oid: str) -> "tuple[subprocess.Popen[bytes], IO[bytes], int]":
-        """Request a blob; return the reader, its output (``<id> blob <size>``, the content, lines), and the size."""
+        """Request a blob; return the reader, its output (behind the head: the content, a line end), and the size."""
         is_new = self._reader is None
         if self._reader is None:
             self._reader = self._start_reader()
@@ -654,10 +643,16 @@ class Bare:
 
     # --- running git ------------------------------------------------------------------------------------------------
 
-    def git(self, *arguments: str, stdin: IO[bytes] | None = None, until: float | None = None) -> Done:
-        """Run a command that stays on this machine; raise ``GitFailed`` if the repository is not as fleet made it."""
+    def git(
+        self, *arguments: str, stdin: IO[bytes] | None = None, until: float | None = None, is_tied: bool = False
+    ) -> Done:
+        """Run a command; raise ``GitFailed`` if the repository is not as fleet made it. Others as ``process.run``."""
         self._check(are_files=not self._until)  # else they were checked when it was locked
-        return self._run(arguments, stdin, until)
+        if stdin:
+            stdin.seek(0)  # flushes too
+        command = (*GIT, f"--git-dir={self.folder}", *arguments)
+        until = until or self._until or time.monotonic() + self._timeout_s
+        return _run(command, folder=self.folder, env=self._env, until=until, stdin=stdin, is_tied=is_tied)
 
     def _output(self, *arguments: str, until: float | None = None) -> bytes:
         """Return the output of a command that stays on this machine; a failure of it is an exception."""
@@ -668,9 +663,12 @@ class Bare:
 
     def run_remote(self, settings: Sequence[str], *arguments: str) -> Done:
         """Run a command that connects to a remote."""
-        self._settle_ssh()
+        if not self._is_ssh_settled:  # our ssh command in the environment would win over one that the user configured
+            self._is_ssh_settled = True
+            if self.git("config", "--get", "core.sshCommand").code == 0:
+                self._env.pop("GIT_SSH_COMMAND", None)
         options = (part for setting in settings for part in ("-c", setting))
-        return self._run((*options, *arguments), is_tied=True)
+        return self.git(*options, *arguments, is_tied=True)
 
     def reason(self, done: Done) -> str:
         """Return the error message of a command, fit to be shown."""
@@ -686,26 +684,6 @@ class Bare:
         if _DISK.search(done.err) or not _DAMAGE.search(done.err):
             return False
         return self.git("fsck", "--no-dangling", "--no-progress").code != 0
-
-    def _settle_ssh(self) -> None:
-        """Prefer an ssh command of the user's configuration to ours in the environment, which would win."""
-        if not self._is_ssh_settled:
-            self._is_ssh_settled = True
-            if self.git("config", "--get", "core.sshCommand").code == 0:
-                self._env.pop("GIT_SSH_COMMAND", None)
-
-    def _run(
-        self,
-        arguments: Sequence[str],
-        stdin: IO[bytes] | None = None,
-        until: float | None = None,
-        is_tied: bool = False,
-    ) -> Done:
-        if stdin:
-            stdin.seek(0)  # flushes too
-        command = (*GIT, f"--git-dir={self.folder}", *arguments)
-        until = until or self._until or time.monotonic() + self._timeout_s
-        return _run(command, folder=self.folder, env=self._env, until=until, stdin=stdin, is_tied=is_tied)
 
 
 class _Content(io.RawIOBase):
@@ -775,11 +753,8 @@ def _commit_command(author: Author, at_s: int, text: bytes, on: str, kept: Mappi
 
 def _is_fit(path: str, mode: str) -> bool:
     """Return whether a path is safe in a tree: no ``..``, and no ``.git`` in any disguise."""
-    low = path.casefold()
-    if low.isascii() and not low.startswith(".") and not any(odd in low for odd in ("/.", "//", ".git", "git~")):
-        return True  # as nearly all are
     for part in path.split("/"):
-        plain = "".join(each for each in part.casefold() if each.isascii()).rstrip(". ")
+        plain = part.casefold().encode("ascii", "ignore").decode().rstrip(". ")
         if (not plain and part.strip(". ") == "") or plain in (".git", "git~1"):
             return False
         if mode == "120000" and plain.startswith((".gitmodules", ".gitattributes", ".gitignore", ".mailmap")):

@@ -92,8 +92,7 @@ class Homes:
 
     def known(self) -> list[str]:
         """Return the places of the homes on this machine in the order of use, the present one last."""
-        data = read(os.path.join(self._root, FILE), _BYTES_MAX, from_end=True)
-        lines = data.decode("utf-8", "replace").splitlines()
+        lines = read(os.path.join(self._root, FILE), _BYTES_MAX, from_end=True).decode("utf-8", "replace").splitlines()
         return [line for line in lines if not problem(line)] or [self._in_settings() or DEFAULT]
 
     def current(self) -> str:
@@ -135,8 +134,7 @@ def is_own(names: Sequence[str]) -> bool:
 def ignores(place: str) -> tuple[str, ...]:
     """Return the patterns for ``.gitignore`` of all files that fleet writes into homes in a place.
 
-    They name files, never a whole folder: a project may have source of its own there. Drafts of skills are ignored,
-    too: an approved one is copied to the skills of the project.
+    They name files, never a whole folder: a project may have source of its own there.
     """
     patterns = (*sorted(FILES), "archive-*.md", *_IN_FOLDERS, f"**/{_RESTORED}", f"**/{_TEMPORARY}")
     return tuple(f"/{place}/*/{pattern}" for pattern in patterns)

@@ -70,11 +70,7 @@ def upgrade(workspace: Workspace) -> list[str] | None:
     The old files are copied first. Each file is replaced atomically, and ``finish`` writes the format's number last, so
     the next run continues after a crash, and a second run changes nothing. The caller holds the sync and write locks.
 
-    Returns:
-        A sentence for each step; None if there is nothing to do.
-
-    Raises:
-        DiskError: a file could not be written; files that are not converted yet are unchanged.
+    Returns a sentence for each step; None if there is nothing to do.
     """
     if not _is_unfinished(workspace):
         return None
@@ -138,10 +134,7 @@ def _converted_clan(workspace: Workspace) -> tuple[dict[str, bytes], int]:
 
 
 def _notes(workspace: Workspace, private: Iterable[Line]) -> dict[Path, bytes]:
-    """Return the private files of the agents here with the private lessons that they logged.
-
-    The default agent gets those that no agent here logged.
-    """
+    """Return the agents' private files with the private lessons that they logged; the default agent gets the others."""
     here = workspace.agents_here()
     fallback = workspace.replicas().default_agent or next(iter(here), "")
     notes: dict[Path, bytes] = {}
@@ -170,14 +163,12 @@ def _keep_a_copy(workspace: Workspace, done: list[str]) -> None:
     fresh = workspace.local / f"{BACKUP}.new"
     _remove(fresh)
     workspace.files.folder(fresh)
-    if workspace.clan.is_dir():
-        shutil.copytree(workspace.clan, fresh / "clan-learnings", symlinks=True)
-    for name in ("consent", "paused", "replica.toml", "clock", "state.db", "state.db-wal", "shown"):
-        source = workspace.local / name
+    kept = ("consent", "paused", "replica.toml", "clock", "state.db", "state.db-wal", "shown")
+    for source in (workspace.clan, *(workspace.local / name for name in kept)):
         if source.is_dir() and not source.is_symlink():
-            shutil.copytree(source, fresh / name, symlinks=True)
+            shutil.copytree(source, fresh / source.name, symlinks=True)
         elif source.is_file() and not source.is_symlink():
-            shutil.copy2(source, fresh / name)
+            shutil.copy2(source, fresh)
     fresh.rename(target)
     done.append(f"the old files were copied to .fleet/{BACKUP}")
 

@@ -64,17 +64,12 @@ class Workspace:
     """One folder in which one or more agents of a clan work.
 
     Attributes:
-        files: writer of all files below the root.
-        clan: folder of the shared files.
-        local: folder of this machine's own files, ``.fleet``.
         place: folder of the agents' homes, relative to the root.
         warnings: messages for a person, collected during a command.
         reports: messages for a person on what was done beside the command.
         has_changed: True once a command changed something that a retry would change again.
         runs: ids of the runs that were made through this object, oldest first; one that a crash left is nobody's.
         recorded: files that a command's run changed so far, before and after; None where no run is recorded.
-        db: the database of the clan's lines.
-        state: the local database, which only this machine has.
     """
 
     def __init__(self, root: Path, world: World | None = None, files: Files | None = None) -> None:

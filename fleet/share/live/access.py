@@ -130,12 +130,7 @@ def _consented(settings: Settings) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Location of a room.
-
-    Attributes:
-        url: of the server, ``ws://`` on this machine or ``wss://`` anywhere.
-        token: the server's access token; "" for this user's own server, whose token is read when it is needed.
-    """
+    """Location of a room; ``token``: "" for this user's own server, whose token is read when it is needed."""
 
     url: str
     room: str
@@ -212,23 +207,17 @@ def published(port: int, token: str) -> Iterator[None]:
 
 def _published_token(port: int) -> str:
     """Return the token of the server that this user runs on a port; "" where there is none."""
-    try:
+    with suppress(OSError):
         handle = os.open(_file(port), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-            return ""
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # succeeds once the server is gone
-    except BlockingIOError:
-        return os.read(handle, _TOKEN_BYTES_MAX).decode("utf-8", "replace").strip()
-    except OSError:
-        return ""
-    else:
-        return ""
-    finally:
-        os.close(handle)
+        try:
+            status = os.fstat(handle)
+            if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # succeeds once the server is gone
+        except BlockingIOError:
+            return os.read(handle, _TOKEN_BYTES_MAX).decode("utf-8", "replace").strip()
+        finally:
+            os.close(handle)
+    return ""
 
 
 def _file(port: int) -> Path:

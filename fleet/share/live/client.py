@@ -118,8 +118,7 @@ class Live:
 
     async def _poll(self) -> None:
         """Renew our state, obey a pause, and retry lines that could not be written."""
-        renewed_s = noted_s = 0.0
-        noted: list[Online] = []
+        since_s, noted = 0.0, list[Online]()
         while True:
             await asyncio.sleep(POLL_S)
             # In one call: waking the thread costs more than both reads.
@@ -130,14 +129,13 @@ class Live:
             if self.problem:
                 self._wakeup.set()
             self._presence.forget_stale()
-            noted_s += POLL_S
-            if noted_s >= wire.RENEWED_S or _online(self._presence) != noted:
-                noted, noted_s = _online(self._presence), 0.0
+            since_s += POLL_S
+            is_due = since_s >= wire.RENEWED_S
+            since_s = 0.0 if is_due else since_s
+            if is_due or _online(self._presence) != noted:
+                noted = _online(self._presence)
                 await self._do(self._note_online, noted)
-            renewed_s += POLL_S
-            is_due = renewed_s >= wire.RENEWED_S or on != self._on
-            if is_due and BASE in self._sockets:
-                renewed_s = 0.0
+            if (is_due or on != self._on) and BASE in self._sockets:
                 await self._send(BASE, wire.Message(wire.AWARENESS, 0, await self._own_state()).encode())
 
     # --- work -----------------------------------------------------------------------------------------------------
