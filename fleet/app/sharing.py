@@ -156,7 +156,7 @@ def fetch_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
 
 
 def update_here(workspace: Workspace, agent: str) -> tuple[list[str], bool]:
-    """Do the local part of a sync; return the texts of the lessons that entered a memory, and whether the page changed."""
+    """Do the local part of a sync; return the texts of the promoted lessons, and whether ``patterns.md`` changed."""
     _ensure_replica(workspace, agent)
     return _count_and_promote(workspace), pages.write_page(workspace)
 
@@ -238,9 +238,7 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
         if pause := workspace.state.paused(workspace.wall()):
             raise NoError(f"sharing is paused {pause}. Everything is kept here; `fleet resume` ends the pause")
         if workspace.state.agreed(consent.REMOTE) != agreed:
-            raise NoError(
-                "another remote was named meanwhile, so nothing more was sent to this one: `fleet sync` again"
-            )
+            raise NoError("another remote was named meanwhile; nothing more was sent to this one: `fleet sync` again")
 
     def count_logs() -> None:
         promoted.extend(_count_and_promote(workspace))
@@ -252,12 +250,7 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
         follow_marks(workspace, fetched)
         restore.give_up_names(workspace, fetched, before)
 
-    return Hooks(
-        check=check,
-        count_logs=count_logs,
-        inspect=inspect,
-        render=lambda read: pages.of_branch(read, Weighing(workspace).compared()),
-    )
+    return Hooks(check, count_logs, inspect, lambda read: pages.of_branch(read, Weighing(workspace).compared()))
 
 
 def _count_and_promote(workspace: Workspace) -> list[str]:
@@ -521,11 +514,8 @@ class Membership:
         seed = f"{self._workspace.world.machine()} {Address(url).redacted}"
         machine = blake2b(seed.encode(), digest_size=6, person=b"fleet").hexdigest()
         agreed = next(iter(self._state.agreed(consent.AUTHOR)), "")
-        return Author(
-            machine,
-            self._workspace.config.share.author or agreed,
-            Repository(self._workspace.root).signing() if agreed else None,
-        )
+        signing = Repository(self._workspace.root).signing() if agreed else None
+        return Author(machine, self._workspace.config.share.author or agreed, signing)
 
     def name_author(self, named: str) -> str:
         """Note a person's yes to an author of commits: ``git``, ``none`` or ``Name <address>``; return the author."""
@@ -585,7 +575,7 @@ class Membership:
         return self._state.paused(now)
 
     def what_stays(self) -> list[str]:
-        """Return sentences on what stays in the remote when this machine leaves; raise ``NoError`` if it is in no clan."""
+        """Return sentences on what stays in the remote when this machine leaves; raise ``NoError`` outside a clan."""
         shown, share = self._shown_to_leave(), self._workspace.config.share
         if not shown or not (share.remote or self._state.agreed(consent.REMOTE)):
             raise NoError("this machine is in no clan: no remote is named here. Nothing was changed")

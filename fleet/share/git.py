@@ -338,25 +338,22 @@ class Address(str):
         """
         url = url.strip()
         shown = cls(url).redacted[:200]
-        if not url or len(url) > _ADDRESS_CHARS_MAX or _CONTROL.search(url):
-            raise UsageError(f"{shown!r} is no address of a remote: empty, too long or with control characters in it")
         if url.startswith("-"):
             raise UsageError(f"{shown!r} starts with a dash; git would take it for an option")
         if _HELPER.match(url):
             raise UsageError(f"{shown!r} would make git run a program; use one of {', '.join(SCHEMES)}, or a path")
-        with_scheme = _SCHEME.fullmatch(url)
+        is_fit = 0 < len(url) <= _ADDRESS_CHARS_MAX and not _CONTROL.search(url)
+        with_scheme, scp_like = _SCHEME.fullmatch(url), _SCP_LIKE.fullmatch(url)
         if with_scheme:
             scheme, rest = with_scheme.groups()
-            if scheme not in SCHEMES:
-                raise UsageError(f"{shown!r}: {scheme!r} is none of {', '.join(SCHEMES)}")
             host = rest.partition("/")[0].rpartition("@")[2]
-            if host.startswith("-") or (not host and scheme != "file"):
-                raise UsageError(f"{shown!r} has no proper host")
-            return cls(url)
-        scp_like = _SCP_LIKE.fullmatch(url)
-        if scp_like:
-            if not scp_like["host"] or not scp_like["path"] or scp_like["host"][0] == "-" or scp_like["path"][0] == "-":
-                raise UsageError(f"{shown!r} has no proper host and path")
+            is_fit = is_fit and scheme in SCHEMES and not host.startswith("-") and bool(host or scheme == "file")
+        elif scp_like:
+            is_fit = is_fit and all(part and part[0] != "-" for part in scp_like.group("host", "path"))
+        if not is_fit:
+            how = f"use a path, HOST:PATH, or {', '.join(SCHEMES)} with :// and a host behind it"
+            raise UsageError(f"{shown!r} is no address of a remote: {how}")
+        if with_scheme or scp_like:
             return cls(url)
         return cls(Path(os.path.expanduser(url)).absolute())  # noqa: PTH111 - `~nosuchuser` raises in pathlib
 

@@ -19,7 +19,7 @@ from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line
 from fleet.model.pattern import fold
 from fleet.share.remote import Files
-from fleet.store.lines import KINDS, Entry, Kind, LineReader, joined_entries, kind_of, missing_of, name_of, raws_of
+from fleet.store.lines import KINDS, Entry, Kind, LineReader, joined_entries, missing_of, name_of, raws_of
 from fleet.store.tree import ATTRIBUTES, FORMAT, FORMAT_TEXT, MEMBERS, Members, Paths, TreeGoneError
 from fleet.store.workspace import Workspace
 from fleet.text import screening
@@ -272,7 +272,7 @@ def _by_shard(entry: Entry, mine: Sequence[str]) -> list[tuple[str, Entry]]:
 
     Lines of others that the remote lost go to a shard of ours: only its owner writes a shard.
     """
-    kind, parts = kind_of(entry.id), dict[str, Entry]()
+    kind, parts = Kind.of_id(entry.id), dict[str, Entry]()
     if isinstance(entry, Line):
         parts |= entry.by_writer()
     else:

@@ -628,11 +628,10 @@ class Bare:
         """Return the same commit with a signature, which fast-import cannot make; ``NEXT`` points to it."""
         name, email = author.named()
         settings = (f"user.name={name}", f"user.email={email}", *(author.signing or ()))
-        options = [part for each in settings for part in ("-c", each)]
         parent = ["-p", on] if on else []
         with tempfile.TemporaryFile(dir=self.folder) as message:
             message.write(text)
-            done = self.git(*options, "commit-tree", "-S", *parent, f"{commit}^{{tree}}", stdin=message)
+            done = self.git("commit-tree", "-S", *parent, f"{commit}^{{tree}}", settings=settings, stdin=message)
         signed = done.out.decode("ascii", "replace").strip()
         if done.code or not _ID.fullmatch(signed):
             failed = GitFailed(f"the commit could not be signed, as git is set to here ({self.reason(done)})")
@@ -644,13 +643,19 @@ class Bare:
     # --- running git ------------------------------------------------------------------------------------------------
 
     def git(
-        self, *arguments: str, stdin: IO[bytes] | None = None, until: float | None = None, is_tied: bool = False
+        self,
+        *arguments: str,
+        settings: Sequence[str] = (),
+        stdin: IO[bytes] | None = None,
+        until: float | None = None,
+        is_tied: bool = False,
     ) -> Done:
         """Run a command; raise ``GitFailed`` if the repository is not as fleet made it. Others as ``process.run``."""
         self._check(are_files=not self._until)  # else they were checked when it was locked
         if stdin:
             stdin.seek(0)  # flushes too
-        command = (*GIT, f"--git-dir={self.folder}", *arguments)
+        options = (part for setting in settings for part in ("-c", setting))
+        command = (*GIT, *options, f"--git-dir={self.folder}", *arguments)
         until = until or self._until or time.monotonic() + self._timeout_s
         return _run(command, folder=self.folder, env=self._env, until=until, stdin=stdin, is_tied=is_tied)
 
@@ -667,8 +672,7 @@ class Bare:
             self._is_ssh_settled = True
             if self.git("config", "--get", "core.sshCommand").code == 0:
                 self._env.pop("GIT_SSH_COMMAND", None)
-        options = (part for setting in settings for part in ("-c", setting))
-        return self.git(*options, *arguments, is_tied=True)
+        return self.git(*arguments, settings=settings, is_tied=True)
 
     def reason(self, done: Done) -> str:
         """Return the error message of a command, fit to be shown."""

@@ -55,6 +55,11 @@ class Kind(msgspec.Struct, frozen=True):
                 return kind
         return None
 
+    @classmethod
+    def of_id(cls, id_: str) -> "Kind":
+        """Return the kind of log that the lines of an id belong to."""
+        return DISCOVERIES if id_.startswith(discovery.PREFIX) else PATTERNS
+
 
 PATTERNS = Kind("patterns", line.decode, line.encode)
 DISCOVERIES = Kind("discoveries", discovery.decode, discovery.encode)
@@ -179,11 +184,6 @@ def _without_carriage_returns(block: bytes) -> Iterator[bytes]:
 def name_of(entry: Entry) -> str:
     """Return the name of an entry: its id, or the hash of a line of a newer version, which cannot be joined."""
     return f"#{entry.hash}" if isinstance(entry, Carried) else entry.id
-
-
-def kind_of(id_: str) -> Kind:
-    """Return the kind of log that the lines of an id belong to."""
-    return DISCOVERIES if id_.startswith(discovery.PREFIX) else PATTERNS
 
 
 def joined_entries(mine: Entry | None, theirs: Entry | None) -> Entry | None:

@@ -21,7 +21,7 @@ from fleet.model.line import Line, Refused
 from fleet.model.pattern import is_undone_before_sent
 from fleet.share import outgoing
 from fleet.share.live.wire import CARRIED, KEY_CHARS_MAX, UPDATE_BYTES_MAX, is_key_of, is_text
-from fleet.store.lines import PATTERNS, Entry, LineReader, joined_entries, kind_of, missing_of, name_of, raws_of
+from fleet.store.lines import PATTERNS, Entry, Kind, LineReader, joined_entries, missing_of, name_of, raws_of
 from fleet.store.workspace import Workspace
 
 ROOM_PATTERNS = 10_000
@@ -239,7 +239,7 @@ class Bridge:
             self.counts.healed += 1
         for raw, entry in row.lines:
             if missing_of(mine, entry) is not None:
-                self._unwritten.setdefault(kind_of(entry.id).shard(writer), {})[raw] = None
+                self._unwritten.setdefault(Kind.of_id(entry.id).shard(writer), {})[raw] = None
         return row.refused
 
     def _take_own(self, key: str, change: Change) -> list[Refused]:
@@ -300,18 +300,18 @@ def _parsed(key: str, text: str | None) -> _Row:
         return _Row([], [])
     name, writer = parts_of(key)
     path = f"live:{key[:KEY_CHARS_MAX]}"
-    kind = kind_of(name)
+    kind = Kind.of_id(name)
     if not names.is_replica(writer) or not is_key_of(key, writer):
         return _Row([], _refused(key, text, "a key of a live document that is no <id>|<replica>"))
     if not is_text(text):
         return _Row([], _refused(key, text, "a row of a live document that is no text, or too long"))
     raw = text.encode("utf-8", "replace")
     if name.startswith(CARRIED):
-        kind = next((kind_of(entry.id) for _, entry in LineReader().entries(PATTERNS, [raw], path)), PATTERNS)
+        kind = next((Kind.of_id(entry.id) for _, entry in LineReader().entries(PATTERNS, [raw], path)), PATTERNS)
     read = LineReader()
     valid: list[tuple[bytes, Entry]] = []
     for line_raw, entry in read.entries(kind, [raw], path):
-        if name_of(entry) == name and kind_of(entry.id) is kind:
+        if name_of(entry) == name and Kind.of_id(entry.id) is kind:
             valid.append((line_raw, entry))
         else:
             read.refuse(Refused(path, 0, "a line that speaks of something else than its key", line_raw))

@@ -244,13 +244,11 @@ class Live:
             self._opened_s.pop(room, None)
             try:
                 await self._receive_from(room)
-            except ConnectionClosed as why:
-                if why.rcvd is not None and why.rcvd.code == RENEWED:
+            except (OSError, WebSocketException, TruncatedError, BadUpdateError) as why:
+                code = why.rcvd.code if isinstance(why, ConnectionClosed) and why.rcvd is not None else 0
+                if code == RENEWED:
                     await self._renew()
-                elif attempt == 0 and (why.rcvd is None or why.rcvd.code not in _GOING):
-                    self._log(f"live: {_reason(why)}; nothing is lost, it is tried again")
-            except (OSError, WebSocketException, TimeoutError, TruncatedError, BadUpdateError) as why:
-                if attempt == 0:
+                elif attempt == 0 and code not in _GOING:
                     self._log(f"live: {_reason(why)}; nothing is lost, it is tried again")
             # A connection that lasted resets the back-off, so that a restarted server is found soon. An attempt that
             # hangs does not, however long it hangs.
