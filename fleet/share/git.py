@@ -234,9 +234,8 @@ class GitRemote:
     def _send(self, commit: Mark, on: Mark) -> Mark | Moved:
         """Push the commit if the branch is exactly at ``on``.
 
-        The lease is a compare-and-swap that the far side checks under its lock, also where the branch must not exist
-        yet. It forces nothing: the commit is a child of ``on``, so the branch only moves forward. A plain push would
-        silently undo a rewind or a deletion.
+        The lease is a compare-and-swap that the far side checks under its lock. It forces nothing: the commit is a
+        child of ``on``. A plain push would silently undo a rewind or a deletion.
         """
         where = f"refs/heads/{self._branch}"
         options = ("--porcelain", "--no-verify", f"--force-with-lease={where}:{on}")

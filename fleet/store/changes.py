@@ -112,9 +112,8 @@ def moment(handle: int) -> int:
     """Return the file system's clock, in ns, such that all that was written before is earlier than it.
 
     Read by touching an open file of ours, since the system's own clock may run ahead of the one that files are stamped
-    with (by a tick of some ms, on a network by more). Then waits, at most ``CLOCK_TICK_S_MAX``, for the next tick:
-    what a build wrote up to now is before it, what is edited from now on is not. Where ticks are longer (seconds, on
-    some file systems), both share one, and count as changed.
+    with. Then waits, at most ``CLOCK_TICK_S_MAX``, for the next tick: what a build wrote up to now is before it. Where
+    ticks are longer (seconds, on some file systems), what is edited then shares one with it, and counts as changed.
     """
     first = _touched(handle)
     until = time.monotonic() + CLOCK_TICK_S_MAX

@@ -6,12 +6,11 @@ joins without doubling. What is no line of fleet 0.1 stays byte for byte.
 
 import shutil
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from crdt import clock
 from fleet.model import line, pattern
-from fleet.model.line import BadLineError, Line
+from fleet.model.line import Line
 from fleet.model.version_1 import converted
 from fleet.store import consent
 from fleet.store.ingest import clan_sources
@@ -40,13 +39,6 @@ def _converted_file(path: str, data: bytes) -> tuple[bytes, int]:
         return data, 0
     written = [piece for raw, new in rows for piece in (line.split(new) if new is not None else [raw])]
     return b"".join(raw + b"\n" for raw in written), count
-
-
-def _line(raw: bytes) -> Line | None:
-    with suppress(BadLineError):
-        entry = line.decode(raw)
-        return entry if isinstance(entry, Line) else None
-    return None
 
 
 def converted_tree(files: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -150,8 +142,9 @@ def _notes(workspace: Workspace, private: Iterable[Line]) -> dict[Path, bytes]:
 
 def _without(data: bytes, private: Collection[str]) -> bytes:
     """Return a file without private lessons. What the clan has of them comes back with its tree."""
-    rows = [(raw, _line(raw)) for _, raw in LineReader().raw_lines([data], "")]
-    return b"".join(raw + b"\n" for raw, entry in rows if entry is None or entry.id not in private)
+    reader = LineReader()
+    rows = [(raw, reader.entry(PATTERNS, raw, "", number)) for number, raw in reader.raw_lines([data], "")]
+    return b"".join(raw + b"\n" for raw, entry in rows if not isinstance(entry, Line) or entry.id not in private)
 
 
 def _keep_a_copy(workspace: Workspace, done: list[str]) -> None:

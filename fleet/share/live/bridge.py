@@ -8,7 +8,7 @@ The bridge knows no socket: updates come in and go out as bytes.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
@@ -64,11 +64,11 @@ class Bridge:
         self._mine = {replica.name for replica in workspace.replicas().replicas} | {writer}
         self._unwritten: dict[str, dict[bytes, None]] = {}  # path to lines that are not on the disk yet
         self.documents: dict[str, Document] = {}
-        self._start_anew({BASE})
+        self.renew()
 
-    def _start_anew(self, rooms: Iterable[str]) -> None:
-        """Replace the documents by empty ones, each under a fresh client id."""
-        self.documents = {room: self._fresh() for room in rooms}
+    def renew(self) -> None:
+        """Begin with empty documents, each under a fresh client id: ours is taken, or a room was emptied."""
+        self.documents = {room: self._fresh() for room in self.documents or [BASE]}
         self.must_renew = False
         self._own: dict[str, int] = {}  # name to the hash of our row's text, which the document has
         self._writers: dict[str, tuple[str, ...]] = {}  # name to the writers with a row of it
@@ -87,10 +87,6 @@ class Bridge:
         new = [digit for digit in DIGITS if digit not in self.documents]
         self.documents.update({digit: self._fresh() for digit in new})
         return new
-
-    def renew(self) -> None:
-        """Replace all documents: somebody else writes under our client id, or a room was emptied."""
-        self._start_anew(list(self.documents))
 
     def _room_of(self, name: str) -> str:
         """Return the room of a name: the first hex digit of its id or hash, if there are further rooms."""
