@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -73,7 +74,6 @@ class Live:
         self._synced: set[str] = set()
         self._answered: set[str] = set()  # rooms whose server got the updates that it lacked
         self._sending: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._opened_s: dict[str, float] = {}
         self._inbox: Updates = []
         self._wakeup = asyncio.Event()
         self._since = self._on = self._key = ""
@@ -241,9 +241,11 @@ class Live:
             if self._is_paused:
                 await asyncio.sleep(POLL_S)
                 continue
-            self._opened_s.pop(room, None)
+            opened_s = inf
             try:
-                await self._receive_from(room)
+                async with _connected(self._where, room, self.bridge.writer, self._key) as socket:
+                    opened_s = asyncio.get_running_loop().time()
+                    await self._converse(room, socket)
             except (OSError, WebSocketException, TruncatedError, BadUpdateError) as why:
                 code = why.rcvd.code if isinstance(why, ConnectionClosed) and why.rcvd is not None else 0
                 if code == RENEWED:
@@ -252,28 +254,24 @@ class Live:
                     self._log(f"live: {_reason(why)}; nothing is lost, it is tried again")
             # A connection that lasted resets the back-off, so that a restarted server is found soon. An attempt that
             # hangs does not, however long it hangs.
-            opened_s = self._opened_s.pop(room, None)
-            was_well = opened_s is not None and asyncio.get_running_loop().time() - opened_s > OPEN_S
+            was_well = asyncio.get_running_loop().time() - opened_s > OPEN_S
             attempt = 0 if was_well else attempt + 1
             await asyncio.sleep(self._rng.uniform(0, _pause_s_max(attempt)))
 
-    async def _receive_from(self, room: str) -> None:
-        async with _connected(self._where, room, self.bridge.writer, self._key) as socket:
-            self._sockets[room] = socket
-            self._opened_s[room] = asyncio.get_running_loop().time()
-            try:
-                await socket.send(
-                    wire.Message(wire.SYNC, wire.STEP_1, await self._do(self.bridge.documents[room].state)).encode()
-                )
-                if room == BASE:
-                    await socket.send(wire.Message(wire.AWARENESS, 0, await self._own_state()).encode())
-                async for data in socket:
-                    if isinstance(data, bytes):
-                        await self._handle(room, socket, data)
-            finally:
-                if self._sockets.get(room) is socket:
-                    del self._sockets[room]
-                    self._answered.discard(room)
+    async def _converse(self, room: str, socket: ClientConnection) -> None:
+        self._sockets[room] = socket
+        try:
+            state = await self._do(self.bridge.documents[room].state)
+            await socket.send(wire.Message(wire.SYNC, wire.STEP_1, state).encode())
+            if room == BASE:
+                await socket.send(wire.Message(wire.AWARENESS, 0, await self._own_state()).encode())
+            async for data in socket:
+                if isinstance(data, bytes):
+                    await self._handle(room, socket, data)
+        finally:
+            if self._sockets.get(room) is socket:
+                del self._sockets[room]
+                self._answered.discard(room)
 
     async def _handle(self, room: str, socket: ClientConnection, data: bytes) -> None:
         message = wire.Message.decode(data)
