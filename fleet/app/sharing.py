@@ -449,7 +449,10 @@ def _reported_before(workspace: Workspace, refused: set[tuple[str, bytes]], *, i
 
 
 def write_edition_here(workspace: Workspace, *, always: bool = False) -> bool:
-    """Write the editions of a clan without a remote, if it is small or ``always``; return whether one changed."""
+    """Write the editions of a clan without a remote, if it is small or ``always``; return whether one changed.
+
+    Shards keep their lines: an edition that was never fetched covers nothing.
+    """
     is_written = False
     with workspace.locked():
         for kind in KINDS:
@@ -594,13 +597,14 @@ class Membership:
     def leave(self) -> list[str]:
         """Forget the remote on this machine; return sentences on what was done, and how to come back.
 
-        A ``fleet.toml`` in the project's git names the remote for others as well, and is left alone.
+        Under the sync lock nothing is sent meanwhile. Cut short, it is done again. A ``fleet.toml`` in the project's
+        git names the remote for others as well, and is left alone.
         """
         share, shown = self._workspace.config.share, self._shown_to_leave()
         with self._workspace.lock("sync"):
             self._forget_tree()  # first: where the write lock is busy, nothing is changed yet
             self._state.disagree(consent.REMOTE)
-            login = _LOGIN + Address(share.remote).bare
+            login = _LOGIN + Address(share.remote).bare  # an earlier version kept it without the mark of this machine
             self._state.put(**{_LEFT: self._workspace.wall(), self._state.here(login): "", login: ""})
             if not share.remote:
                 outcome = "this machine left; the origin around this folder is not asked any more"

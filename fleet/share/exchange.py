@@ -303,7 +303,7 @@ def _pause(attempt: int, rng: Random, took_s: float) -> float:
     """Return the seconds to wait before the next attempt: exponential back-off with full jitter.
 
     Brooker, "Exponential Backoff And Jitter" (2015). Scaled by the duration of an attempt: one that takes a second
-    collides twenty times as often as one of 50 ms.
+    collides twenty times as often as one of 50 ms, and a hundred machines must spread over minutes.
     """
     return rng.uniform(0, min(BACKOFF_S_MAX, max(BACKOFF_S, 2 * took_s) * 2**attempt))
 

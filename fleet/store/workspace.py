@@ -631,7 +631,7 @@ class Writer:
         self.append_private([join(self.edit(private, SCOPE, scope), edits.retire(private, self.name))])
 
     def set_own(self, values: Sequence[tuple[str, str, Any]]) -> None:
-        """Set fields for this agent alone, as (id, field, value): in the private file, for a clan's lesson too."""
+        """Set fields for this agent alone, as (id, field, value): in its file, of the clan's lessons without a text."""
         own = self.workspace.own_notes
         lines = [(own(self.agent, id_) or Line(id_), field, value) for id_, field, value in values]
         self.append_private([self.edit(line, field, value) for line, field, value in lines])
