@@ -31,14 +31,12 @@ from fleet.store.runs import Runs
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
 from fleet.text import screening
-from fleet.text.screening import counted
+from fleet.text.screening import counted, listed
 
 _NO_REMOTE = "no remote is named here (`fleet init --remote URL` names one)"
 _LEFT = "left"
-_SCREENED = "looked_for_secrets"
-"""Key of the generation and row up to which changed lessons were screened for secrets."""
-_SCREENED_FOUND = "looked_for_secrets_in_discoveries"
-"""The same of discoveries."""
+_SCREENED, _SCREENED_FOUND = "looked_for_secrets", "looked_for_secrets_in_discoveries"
+"""Keys of the generation and row up to which changed lessons, and discoveries, were screened for secrets."""
 _SCREENED_MAX = 1_000
 _PURGED = "looked_for_purged_words"
 """Key of the ids of the purged lessons whose words were looked for here."""
@@ -46,10 +44,7 @@ _REPORTED = "refused_told"
 """Key of the unreadable lines that a sync has reported, as many as are kept."""
 _LEFT_SHOWN, _LEFT_CHARS = 5, 60
 _LOGIN = "login:"
-"""Prefix, before an address, of the key of its user, password and query, which are kept in ``local.db`` alone.
-
-A key without the mark of this machine is an earlier version's, and is not used.
-"""
+"""Prefix, before an address, of the key of its user, password and query, which are kept in ``local.db`` alone."""
 
 
 class ConsentNeededError(UsageError):
@@ -70,18 +65,13 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         remote: the remote, for people; "" for none.
         why: the reason why nothing was exchanged; "" where something was.
-        patterns_in: patterns that are new or changed here.
-        discoveries_in: discoveries that are new here.
         withheld: lines that the gate kept here.
         held: records with an edit stamped beyond the cut.
-        held_before: those of them that an earlier sync has reported.
+        held_before, refused_before: those of them that an earlier sync has reported.
         carried: lines of newer versions.
         refused: lines that could not be read.
-        refused_before: those of them that an earlier sync has reported.
         lost: records of which the remote had lost a part.
-        edition: whether a new edition was written.
         skipped: files of the remote's that were not read: links, or too large.
-        promoted: lessons that entered a memory here.
         put_back: files here that lacked lines of the clan's tree, and have them again.
         left_out: lessons of which a part is left out here until a person decides.
         purged: lessons that one other writer purged of words, many at once, or any in a name of this folder.
@@ -121,12 +111,8 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
 def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool = False) -> SyncResult:
     """Exchange lines with the clan, or, without a remote, bring the files here up to date.
 
-    ``yes``: a person agrees to the remote. ``compact``: editions are written even if none is due, and shards lose the
-    lines that they cover.
-
-    Raises:
-        ConsentNeededError: nobody agreed to the remote; nothing was sent.
-        FleetError: the exchange failed; nothing is lost.
+    ``yes``: a person agrees to the remote; without, ``ConsentNeededError`` is raised where nobody did.
+    ``compact``: editions are written even if none is due, and shards lose the lines that they cover.
     """
     _ensure_replica(workspace, agent)
     with workspace.lock("sync"):
@@ -147,10 +133,7 @@ def sync_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
 
 
 def fetch_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
-    """Take in the clan's lines from the remote that somebody here agreed to; nothing is sent, and nobody is asked.
-
-    Without such a remote, or while sharing is paused, nothing is done: see ``SyncResult.why``.
-    """
+    """Take in the clan's lines, as ``sync_if_agreed`` does, and send nothing."""
     promoted: list[str] = []
     with _agreed_remote(workspace) as (remote, why):
         if remote is None:
@@ -168,16 +151,12 @@ def fetch_if_agreed(workspace: Workspace, agent: str) -> SyncResult:
         remote=remote.name,
         patterns_in=sum(each.startswith("p-") for each in exchanged.changed_ids),
         discoveries_in=sum(each.startswith("d-") for each in exchanged.changed_ids),
-        put_back=tuple(exchanged.put_back),
         promoted=tuple(promoted),
     )
 
 
 def update_here(workspace: Workspace, agent: str) -> tuple[list[str], bool]:
-    """Count the logs, update the memories here, and render ``patterns.md``: the local part of a sync.
-
-    Returns the texts of the lessons that entered a memory, and whether the page changed.
-    """
+    """Do the local part of a sync; return the texts of the promoted lessons, and whether ``patterns.md`` changed."""
     _ensure_replica(workspace, agent)
     return _count_and_promote(workspace), pages.write_page(workspace)
 
@@ -259,9 +238,7 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
         if pause := workspace.state.paused(workspace.wall()):
             raise NoError(f"sharing is paused {pause}. Everything is kept here; `fleet resume` ends the pause")
         if workspace.state.agreed(consent.REMOTE) != agreed:
-            raise NoError(
-                "another remote was named meanwhile, so nothing more was sent to this one: `fleet sync` again"
-            )
+            raise NoError("another remote was named meanwhile; nothing more was sent to this one: `fleet sync` again")
 
     def count_logs() -> None:
         promoted.extend(_count_and_promote(workspace))
@@ -273,12 +250,7 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
         follow_marks(workspace, fetched)
         restore.give_up_names(workspace, fetched, before)
 
-    return Hooks(
-        check=check,
-        count_logs=count_logs,
-        inspect=inspect,
-        render=lambda read: pages.of_branch(read, Weighing(workspace).compared()),
-    )
+    return Hooks(check, count_logs, inspect, lambda read: pages.of_branch(read, Weighing(workspace).compared()))
 
 
 def _count_and_promote(workspace: Workspace) -> list[str]:
@@ -321,9 +293,9 @@ def _take_logs(workspace: Workspace) -> None:
 
 
 def _purge_received_secrets(workspace: Workspace) -> None:
-    """Purge certain secrets that lines of the branch carry raw, for everybody, and warn of them.
+    """Purge certain secrets that changed lessons of the branch carry raw, for everybody, and warn of them.
 
-    Screens a limited number of changed lessons: the next sync continues where this one stopped.
+    The next sync continues where this one stopped.
     """
     agents = [agent for agent in workspace.agents_here() if workspace.replica_name(agent)]
     if workspace.is_read_only or not agents:
@@ -336,18 +308,18 @@ def _purge_received_secrets(workspace: Workspace) -> None:
     if changed:
         workspace.state.put(**{_SCREENED: "{} {}".format(*changed[last])})
     if dropped:
-        workspace.warn(
-            f"{_came_with_secrets(dropped)}: it is dropped for everybody, and the rest of the lesson stays. "
-            "Whoever could read the clan's remote may have it: rotate it. "
-            f"`fleet purge {next(iter(dropped))}` takes what is left of it off this machine"
-        )
+        outcome = "it is dropped for everybody, and the rest of the lesson stays"
+        advice = f"`fleet purge {next(iter(dropped))}` takes what is left of it off this machine"
+        _warn_of_secrets(workspace, dropped, outcome, advice)
 
 
-def _came_with_secrets(kinds_of: Mapping[str, Iterable[str]]) -> str:
-    """Return which lessons or discoveries came with which kinds of secrets, the first ones by id."""
-    ids, kinds = [*kinds_of], sorted({kind for each in kinds_of.values() for kind in each})
-    more = f" and {len(ids) - _LEFT_SHOWN:,} more" if len(ids) > _LEFT_SHOWN else ""
-    return f"{', '.join(ids[:_LEFT_SHOWN])}{more} came with a secret as it stands ({', '.join(kinds)})"
+def _warn_of_secrets(workspace: Workspace, kinds_of: Mapping[str, Iterable[str]], outcome: str, advice: str) -> None:
+    """Warn of lessons or discoveries that came with secrets; ``kinds_of``: the kinds of secrets, by id."""
+    kinds = ", ".join(sorted({kind for each in kinds_of.values() for kind in each}))
+    workspace.warn(
+        f"{listed([*kinds_of], _LEFT_SHOWN)} came with a secret as it stands ({kinds}): {outcome}. "
+        f"Whoever could read the clan's remote may have it: rotate it. {advice}"
+    )
 
 
 def _warn_of_news(workspace: Workspace) -> None:
@@ -382,11 +354,10 @@ def _warn_of_purged_words(workspace: Workspace) -> None:
         if lesson.retired_by in lesson.mine:
             continue  # who purged was shown them
         if places := [f"{path}:{line}" if line else path for path, line in Purge(workspace).remains([lesson.id], ())]:
-            more = f" and {len(places) - _LEFT_SHOWN:,} more" if len(places) > _LEFT_SHOWN else ""
             workspace.warn(
                 f"{lesson.id} was purged by others, as a secret perhaps, and its words still stand on this machine: "
-                f"{', '.join(places[:_LEFT_SHOWN])}{more}. `fleet purge {lesson.id}` takes them out of fleet's own "
-                "files, and names those that are yours to mend"
+                f"{listed(places, _LEFT_SHOWN)}. `fleet purge {lesson.id}` takes them out of fleet's own files, and "
+                "names those that are yours to mend"
             )
     if purged != known:
         workspace.state.put(**{_PURGED: " ".join(purged)})
@@ -405,11 +376,9 @@ def _warn_of_discovered_secrets(workspace: Workspace) -> None:
     if changed:
         workspace.state.put(**{_SCREENED_FOUND: "{} {}".format(*changed[-1][1])})
     if kinds_of:
-        workspace.warn(
-            f"{_came_with_secrets(kinds_of)}: the line of a discovery stays, and is masked wherever it is shown. "
-            "Whoever could read the clan's remote may have it: rotate it. "
-            f"`fleet retire {next(iter(kinds_of))}` takes it back, and nobody is shown it any more"
-        )
+        outcome = "the line of a discovery stays, and is masked wherever it is shown"
+        advice = f"`fleet retire {next(iter(kinds_of))}` takes it back, and nobody is shown it any more"
+        _warn_of_secrets(workspace, kinds_of, outcome, advice)
 
 
 def _cursor(workspace: Workspace, key: str) -> tuple[int, int]:
@@ -460,8 +429,8 @@ def _result(
 def _reported_before(workspace: Workspace, refused: set[tuple[str, bytes]], *, is_shared: bool) -> tuple[int, int]:
     """Return how many unreadable lines, and how many held edits, an earlier sync has reported; note those of this one.
 
-    Anyone who can write to the branch can leave such a line there for good: it is reported as skipped once, then as
-    known. With a remote, a line of ours leaves its file; without, it stays, and is reported each time.
+    Such a line may stay in the branch for good. Without a remote a line of ours stays in its file, and is reported each
+    time.
     """
     own = () if is_shared else workspace.replicas().replicas
     own_paths = {kind.shard(each.name) for kind in KINDS for each in own}
@@ -521,9 +490,7 @@ class Membership:
     def remote(self, *, yes: bool = False) -> GitRemote | None:
         """Return the clan's remote if somebody here has agreed to it, or does now with ``yes``; None without one.
 
-        Raises:
-            ConsentNeededError: nobody has agreed.
-            UsageError: the address or the branch is not safe to hand to git.
+        Raises ``ConsentNeededError`` where nobody has, ``UsageError`` for what is not safe to hand to git.
         """
         share = self._workspace.config.share
         if not (named := self._url()):
@@ -550,11 +517,8 @@ class Membership:
         seed = f"{self._workspace.world.machine()} {Address(url).redacted}"
         machine = blake2b(seed.encode(), digest_size=6, person=b"fleet").hexdigest()
         agreed = next(iter(self._state.agreed(consent.AUTHOR)), "")
-        return Author(
-            machine,
-            self._workspace.config.share.author or agreed,
-            Repository(self._workspace.root).signing() if agreed else None,
-        )
+        signing = Repository(self._workspace.root).signing() if agreed else None
+        return Author(machine, self._workspace.config.share.author or agreed, signing)
 
     def name_author(self, named: str) -> str:
         """Note a person's yes to an author of commits: ``git``, ``none`` or ``Name <address>``; return the author."""
@@ -614,11 +578,7 @@ class Membership:
         return self._state.paused(now)
 
     def what_stays(self) -> list[str]:
-        """Return sentences on what stays in the remote of a machine that leaves, and what was never sent there.
-
-        Raises:
-            NoError: this machine is in no clan.
-        """
+        """Return sentences on what stays in the remote when this machine leaves; raise ``NoError`` outside a clan."""
         shown, share = self._shown_to_leave(), self._workspace.config.share
         if not shown or not (share.remote or self._state.agreed(consent.REMOTE)):
             raise NoError("this machine is in no clan: no remote is named here. Nothing was changed")
@@ -644,7 +604,7 @@ class Membership:
         with self._workspace.lock("sync"):
             self._forget_tree()  # first: where the write lock is busy, nothing is changed yet
             self._state.disagree(consent.REMOTE)
-            login = _LOGIN + Address(share.remote).bare
+            login = _LOGIN + Address(share.remote).bare  # an earlier version kept it without the mark of this machine
             self._state.put(**{_LEFT: self._workspace.wall(), self._state.here(login): "", login: ""})
             if not share.remote:
                 outcome = "this machine left; the origin around this folder is not asked any more"

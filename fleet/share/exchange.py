@@ -9,7 +9,7 @@ newer for days, while syncs succeeded, is *stale*: it is frozen, or the others a
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import partial
 from random import Random
@@ -39,7 +39,7 @@ from fleet.store.tree import (
     TreeGoneError,
 )
 from fleet.store.workspace import Workspace
-from fleet.text.screening import counted, for_terminal
+from fleet.text.screening import counted, for_terminal, listed
 
 BACKOFF_S = 0.05
 BACKOFF_S_MAX = 120.0
@@ -52,12 +52,10 @@ class Hooks(msgspec.Struct, frozen=True):
     """Callbacks into the other verbs, which the exchange does not import.
 
     Attributes:
-        check: raises where a person paused sharing, or named another remote, since the exchange began; called before
-            each fetch and push.
+        check: raises where a person paused sharing, or named another remote; called before each fetch and push.
         count_logs: counts the agents' logs into the shards, after a fetched tree was taken in.
         inspect: receives the fetched lines that name replicas of ours, and a function that returns a record of the tree
-            before, by id, or None where that tree is unknown; called under the write lock, before the fetched tree is
-            taken in.
+            before, by id; None where that is unknown. Called under the write lock, before the new tree is taken in.
         render: returns the pages of an edition, given a function that reads a path of the tree as it will be.
     """
 
@@ -68,10 +66,7 @@ class Hooks(msgspec.Struct, frozen=True):
 
 
 class ExchangeCounts(Taken):
-    """Outcome of an exchange: what was taken in, and how many lines went out, or were withheld here by the gate.
-
-    ``edition``: whether a new one was pushed.
-    """
+    """Outcome of an exchange: what was taken in, the lines sent and withheld, and whether a new edition was pushed."""
 
     out: int = 0
     withheld: int = 0
@@ -89,21 +84,15 @@ class Exchange(msgspec.Struct, eq=False):
     clock: Callable[[], float] = time.monotonic
     done: ExchangeCounts = msgspec.field(default_factory=ExchangeCounts)
 
-    @property
-    def _attempts_max(self) -> int:
-        return self.workspace.config.share.attempts
-
     def sync(self, *, compact: bool = False) -> ExchangeCounts:
         """Exchange lines with the remote.
 
         With ``compact``, an edition is written even if none is due, and every shard loses the lines that it covers.
 
         Raises:
-            RemoteUnavailable: no answer; the lines stay in the outbox.
-            RemoteRefused: the far side refused; the lines stay in the outbox.
+            RemoteUnavailable, RemoteRefused: the lines stay in the outbox.
             BusyError: others were faster in every attempt.
-            RefusedError: the clan's lines have a newer format.
-            NoError: the clan's lines have the format of fleet 0.1.
+            RefusedError, NoError: the clan's lines have a newer format, or that of fleet 0.1.
         """
         with self.workspace.tree.reading():
             self._put_back()
@@ -198,7 +187,8 @@ class Exchange(msgspec.Struct, eq=False):
     def _pull_and_push(self, *, drop_alone: bool = False) -> Outgoing:
         """Pull, and push the outbox, until nobody is faster; return what was sent."""
         last_mark, unmoved = None, 0
-        for attempt in range(self._attempts_max):
+        attempts_max = self.workspace.config.share.attempts
+        for attempt in range(attempts_max):
             began_s = self.clock()
             mark = self._pull()
             self.hooks.count_logs()
@@ -221,7 +211,7 @@ class Exchange(msgspec.Struct, eq=False):
             rng = self.rng or Random()  # noqa: S311 - it spreads out who asks when
             self.sleep(_pause(attempt, rng, self.clock() - began_s))
         raise BusyError(
-            f"{self.remote.name}: others were faster {self._attempts_max} times in a row; "
+            f"{self.remote.name}: others were faster {attempts_max} times in a row; "
             "nothing is lost, your lines wait here and go out with the next `fleet sync`"
         )
 
@@ -235,7 +225,7 @@ class Exchange(msgspec.Struct, eq=False):
             mark = tree.head()
         number = files.get("patterns.jsonl", b"").count(b"\n")
         subject = f"fleet: edition of {counted(number, 'record')}" if number else "fleet: edition"
-        for _ in range(self._attempts_max if files else 0):
+        for _ in range(workspace.config.share.attempts if files else 0):
             pushed = self._push(files, mark, subject)
             if not isinstance(pushed, Moved):
                 self.done.edition = True
@@ -285,10 +275,8 @@ def _new_lines_of_ours(workspace: Workspace, before: Paths, after: Paths) -> lis
     files = _pattern_files(before)
     changed = {path: oid for path, oid in _pattern_files(after).items() if files.get(path) != oid}
     old_hashes = {hash(raw) for path in changed if path in files for raw in _lines_with(workspace, files[path], marks)}
-    lines: list[Line] = []
-    for oid in changed.values():
-        lines += lesson_lines(raw for raw in _lines_with(workspace, oid, marks) if hash(raw) not in old_hashes)
-    return lines
+    raws = (raw for oid in changed.values() for raw in _lines_with(workspace, oid, marks))
+    return list(lesson_lines(raw for raw in raws if hash(raw) not in old_hashes))
 
 
 def _record_in(workspace: Workspace, paths: Paths, pattern_id: str) -> Line | None:
@@ -334,7 +322,11 @@ def warn_of_old_state(workspace: Workspace, lost: Iterable[Entry]) -> None:
             stamps = {entry.by: entry.at}
         back |= {replica: max(stamp, back.get(replica, "")) for replica, stamp in stamps.items() if replica not in mine}
     if back:
-        workspace.warn(_set_back_text(back))
+        named = [f"{name} (up to {stamp[:16].replace('T', ' ')}Z)" for name, stamp in sorted(back.items())]
+        workspace.warn(
+            f"the remote was set back: it no longer had lines of {listed(named, _NAMED_MAX)} that were read from it "
+            "before. Nothing went back here, and they were sent again"
+        )
     if warning := stale_warning(workspace):
         workspace.warn(warning)
 
@@ -359,12 +351,3 @@ def _mine(workspace: Workspace) -> set[str]:
 
 def _day(stamp: Stamp) -> datetime:
     return datetime.fromisoformat(stamp[:10])
-
-
-def _set_back_text(back: Mapping[str, Stamp]) -> str:
-    named = ", ".join(f"{name} (up to {back[name][:16].replace('T', ' ')}Z)" for name in sorted(back)[:_NAMED_MAX])
-    more = f" and {len(back) - _NAMED_MAX} more" if len(back) > _NAMED_MAX else ""
-    return (
-        f"the remote was set back: it no longer had lines of {named}{more} that were read from it before. "
-        "Nothing went back here, and they were sent again"
-    )

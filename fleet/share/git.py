@@ -14,18 +14,11 @@ from urllib.parse import unquote
 
 from fleet.model import limits
 from fleet.model.errors import BusyError, UsageError
-from fleet.share.remote import (
-    Files,
-    Mark,
-    Moved,
-    RemoteRefused,
-    RemoteUnavailable,
-    check_outgoing,
-)
+from fleet.share.remote import Files, Mark, Moved, RemoteRefused, RemoteUnavailable, check_outgoing
 from fleet.store import git, tree
 from fleet.store.git import SCHEMES, SEEN, Author, Bare, Entry, GitDamaged, GitFailed
 from fleet.store.process import Done
-from fleet.text.screening import counted, for_terminal
+from fleet.text.screening import counted, for_terminal, listed
 
 _NAME = "fleet-clan"  # the remote, on git's command line only; no configuration file mentions it
 # --update-shallow: else a remote that is a shallow clone itself is refused.
@@ -71,19 +64,10 @@ class GitRemote:
         name: the address for people, without credentials.
         warnings: for a person; the caller shows them.
         skipped: number of files that were not read: then the sync is partial.
-
-    Raises:
-        UsageError: the url or the branch is not safe to hand to git.
     """
 
     def __init__(
-        self,
-        mirror: tree.GitTree,
-        url: str,
-        branch: str,
-        *,
-        timeout_s: float = 60,
-        author: Author | None = None,
+        self, mirror: tree.GitTree, url: str, branch: str, *, timeout_s: float = 60, author: Author | None = None
     ) -> None:
         self.warnings: list[str] = []
         self.skipped = 0
@@ -99,10 +83,7 @@ class GitRemote:
     def fetch(self, since: Mark) -> Mark:
         """Bring the branch into the local copy; return its head, "" where it is gone.
 
-        Warns where the head does not descend from ``since``.
-
-        Raises:
-            RemoteUnavailable: nothing was read.
+        Warns where the head does not descend from ``since``. Raises ``RemoteUnavailable``: nothing was read.
         """
         with self._locked():
             try:
@@ -142,18 +123,19 @@ class GitRemote:
 
     def _fetch(self, since: Mark) -> Mark:
         head = self._fetch_head()
-        if head != since:
-            listing_before = None
-            if _MARK.fullmatch(since):
-                with suppress(GitDamaged):  # it is not here, or not any more
-                    listing_before = self._copy.listing(since)
-                    self._warn_of_going_back(since, head)
-            old, new = listing_before or {}, self._copy.listing(head)
-            if why := self._copy.ignored().get(head):
-                self._warn_of_malformed(head, why)
-            changed = {path: entry for path, entry in new.items() if old.get(path) != entry}
-            self._ignore_flooded(changed)
-            self._warn_of_unread(changed, new)
+        if head == since:
+            return head
+        old: dict[str, Entry] = {}
+        if _MARK.fullmatch(since):
+            with suppress(GitDamaged):  # it is not here, or not any more
+                old = self._copy.listing(since)
+                self._warn_of_going_back(since, head)
+        new = self._copy.listing(head)
+        if why := self._copy.ignored().get(head):
+            self._warn_of_malformed(head, why)
+        changed = {path: entry for path, entry in new.items() if old.get(path) != entry}
+        self._ignore_flooded(changed)
+        self._warn_of_unread(changed, new)
         return head
 
     def _ignore_flooded(self, changed: dict[str, Entry]) -> None:
@@ -252,9 +234,8 @@ class GitRemote:
     def _send(self, commit: Mark, on: Mark) -> Mark | Moved:
         """Push the commit if the branch is exactly at ``on``.
 
-        The lease is a compare-and-swap that the far side checks under its lock, also where the branch must not exist
-        yet. It forces nothing: the commit is a child of ``on``, so the branch only moves forward. A plain push would
-        silently undo a rewind or a deletion.
+        The lease is a compare-and-swap that the far side checks under its lock. It forces nothing: the commit is a
+        child of ``on``. A plain push would silently undo a rewind or a deletion.
         """
         where = f"refs/heads/{self._branch}"
         options = ("--porcelain", "--no-verify", f"--force-with-lease={where}:{on}")
@@ -312,8 +293,7 @@ class GitRemote:
     def _unavailable(self, reason: str, advice: str = "") -> RemoteUnavailable:
         is_whole = self.name == self._url  # git cannot be asked for an address without its login
         ask = f"`git ls-remote {self.name}` shows whether git reaches it" if is_whole else "`fleet sync` tries it again"
-        advice = advice or ask
-        why = RemoteUnavailable(f"{self.name}: {reason}; {_SAFE}. {advice}")
+        why = RemoteUnavailable(f"{self.name}: {reason}; {_SAFE}. {advice or ask}")
         why.is_offline = re.search(_OFFLINE, reason) is not None
         return why
 
@@ -327,8 +307,7 @@ class GitRemote:
 
 def _listed(paths: Sequence[str]) -> str:
     """Return the first of some paths as text, for a person."""
-    more = ", ..." if len(paths) > _NAMED_MAX else ""
-    return ", ".join(for_terminal(path)[:200] for path in paths[:_NAMED_MAX]) + more
+    return listed([for_terminal(path)[:200] for path in paths], _NAMED_MAX)
 
 
 # --- addresses ------------------------------------------------------------------------------------------------------
@@ -354,30 +333,26 @@ class Address(str):
     def checked(cls, url: str) -> "Address":
         """Return the address as it is handed to git: an absolute path, ``host:path``, or a url of ``SCHEMES``.
 
-        Raises:
-            UsageError: it is none of these, or could be taken for an option, a program or another host's option.
+        Raises ``UsageError`` for any other, and for one that could be taken for an option or a program.
         """
         url = url.strip()
         shown = cls(url).redacted[:200]
-        if not url or len(url) > _ADDRESS_CHARS_MAX or _CONTROL.search(url):
-            raise UsageError(f"{shown!r} is no address of a remote: empty, too long or with control characters in it")
         if url.startswith("-"):
             raise UsageError(f"{shown!r} starts with a dash; git would take it for an option")
         if _HELPER.match(url):
             raise UsageError(f"{shown!r} would make git run a program; use one of {', '.join(SCHEMES)}, or a path")
-        with_scheme = _SCHEME.fullmatch(url)
+        is_fit = 0 < len(url) <= _ADDRESS_CHARS_MAX and not _CONTROL.search(url)
+        with_scheme, scp_like = _SCHEME.fullmatch(url), _SCP_LIKE.fullmatch(url)
         if with_scheme:
             scheme, rest = with_scheme.groups()
-            if scheme not in SCHEMES:
-                raise UsageError(f"{shown!r}: {scheme!r} is none of {', '.join(SCHEMES)}")
             host = rest.partition("/")[0].rpartition("@")[2]
-            if host.startswith("-") or (not host and scheme != "file"):
-                raise UsageError(f"{shown!r} has no proper host")
-            return cls(url)
-        scp_like = _SCP_LIKE.fullmatch(url)
-        if scp_like:
-            if not scp_like["host"] or not scp_like["path"] or scp_like["host"][0] == "-" or scp_like["path"][0] == "-":
-                raise UsageError(f"{shown!r} has no proper host and path")
+            is_fit = is_fit and scheme in SCHEMES and not host.startswith("-") and bool(host or scheme == "file")
+        elif scp_like:
+            is_fit = is_fit and all(part and part[0] != "-" for part in scp_like.group("host", "path"))
+        if not is_fit:
+            how = f"use a path, HOST:PATH, or {', '.join(SCHEMES)} with :// and a host behind it"
+            raise UsageError(f"{shown!r} is no address of a remote: {how}")
+        if with_scheme or scp_like:
             return cls(url)
         return cls(Path(os.path.expanduser(url)).absolute())  # noqa: PTH111 - `~nosuchuser` raises in pathlib
 
@@ -396,38 +371,31 @@ class Address(str):
     @property
     def redacted(self) -> str:
         """The address with user and password (over ssh only the password), and the query, replaced by ``***``."""
-        bare, mark, _ = self.partition("?")
-        info = secret = _userinfo(bare)
-        if info and bare.startswith("ssh://"):
-            user, _, secret = info.partition(":")
-            bare = bare.replace(info, f"{user}:***" if secret else user, 1)
-        elif info:
-            bare = bare.replace(info, "***", 1)
-        return bare + ("?***" if mark else "")
+        return self._with_login("***") + ("?***" if "?" in self else "")
 
     @property
     def bare(self) -> str:
         """The address without user, password and query, as it may stand in a shared file; over ssh the user stays."""
         with_scheme = _SCHEME.fullmatch(self)
-        if not with_scheme or with_scheme[1] == "file":
-            return str(self)
-        bare = self.partition("?")[0]
-        if not (info := _userinfo(bare)):
-            return bare
-        user, mark, _ = info.partition(":")
-        if with_scheme[1] == "ssh":
-            return bare.replace(info, user, 1) if mark else bare
-        return bare.replace(f"{info}@", "", 1)
+        return self._with_login("") if with_scheme and with_scheme[1] != "file" else str(self)
+
+    def _with_login(self, shown: str) -> str:
+        """Return the address without its query, with something in place of the login, over ssh of the password."""
+        address = self.partition("?")[0]
+        info = _userinfo(address)
+        user, _, password = info.partition(":")
+        if self.startswith("ssh://"):
+            shown = f"{user}:{shown}" if password and shown else user
+        return address.replace(f"{info}@", f"{shown}@" if shown else "", 1) if info else address
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """The parts of the address that must never be shown, in each form in which git may print them."""
-        info = _userinfo(self.partition("?")[0])
+        address, _, query = self.partition("?")
+        info = _userinfo(address)
         user, _, password = info.partition(":")
-        parts = {info, password} if self.startswith("ssh://") else {info, user, password}
-        parts.add(self.partition("?")[2])
-        if self.startswith("ssh://") and not password:
-            parts.discard(info)
+        is_ssh = self.startswith("ssh://")
+        parts = {query, password, "" if is_ssh else user, "" if is_ssh and not password else info}
         return tuple(sorted(form for part in parts for form in {part, unquote(part)} if len(form) > 3))
 
 

@@ -29,11 +29,7 @@ _MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 class Notice(NamedTuple):
-    """One message.
-
-    Attributes:
-        event: what happened, as programs name it, such as ``reflection.complete``.
-    """
+    """One message; ``event``: what happened, as programs name it, such as ``reflection.complete``."""
 
     event: str
     title: str
@@ -73,11 +69,7 @@ class Notices:
         return "[notify] webhook" if self._settings.webhook else self._settings.webhook_env
 
     def agree(self) -> None:
-        """Note a person's yes to the configured webhook, in place of any other.
-
-        Raises:
-            UsageError: the address is not allowed.
-        """
+        """Note a person's yes to the configured webhook, in place of any other; raise ``UsageError`` for none."""
         try:
             url = consent.Endpoint(self._url).check()
         except UsageError:

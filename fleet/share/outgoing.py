@@ -7,7 +7,7 @@ withholds every line that is private or contains a secret or an invisible charac
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
@@ -19,18 +19,7 @@ from fleet.model.discovery import Discovery
 from fleet.model.line import Carried, Line
 from fleet.model.pattern import fold
 from fleet.share.remote import Files
-from fleet.store.lines import (
-    DISCOVERIES,
-    KINDS,
-    PATTERNS,
-    Entry,
-    Kind,
-    LineReader,
-    joined_entries,
-    missing_of,
-    name_of,
-    raws_of,
-)
+from fleet.store.lines import KINDS, Entry, Kind, LineReader, joined_entries, missing_of, name_of, raws_of
 from fleet.store.tree import ATTRIBUTES, FORMAT, FORMAT_TEXT, MEMBERS, Members, Paths, TreeGoneError
 from fleet.store.workspace import Workspace
 from fleet.text import screening
@@ -113,13 +102,12 @@ class Outbox:
         """
         with self._workspace.snapshot():
             out = self.waiting()
-            changed = self._strip_purged(out)
+            self._strip_purged(out)
         if out.lines or drop_alone:
-            changed |= self._drop_covered(changed, always=drop_alone)
+            self._drop_covered(out.files, always=drop_alone)
         for path, lines in out.lines.items():
-            data = changed[path] if path in changed else self._content(path)
-            changed[path] = data + (b"\n" if data and not data.endswith(b"\n") else b"") + _joined(lines)
-        out.files |= changed
+            data = self._content(path, out.files)
+            out.files[path] = data + (b"\n" if data and not data.endswith(b"\n") else b"") + _joined(lines)
         if out.files:
             out.files |= self._format_files()
         return out
@@ -161,7 +149,10 @@ class Outbox:
             else:
                 out.files[MEMBERS] = data
 
-    def _content(self, path: str) -> bytes:
+    def _content(self, path: str, changed: Mapping[str, bytes] = {}) -> bytes:
+        """Return the content of a path in the tree as it will be with some changes."""
+        if path in changed:
+            return changed[path]
         return self._tree.read(self._paths[path].oid) if path in self._paths else b""
 
     def _format_files(self) -> Files:
@@ -171,15 +162,15 @@ class Outbox:
 
     # --- lines that leave the tree ----------------------------------------------------------------------------------
 
-    def _strip_purged(self, out: Outgoing) -> Files:
-        """Return the files of the tree that hold values under a purge mark, without these values.
+    def _strip_purged(self, out: Outgoing) -> None:
+        """Add the files of the tree that hold values under a purge mark, without these values.
 
         A file that was clean under the same marks is not read again.
         """
         workspace, tree = self._workspace, self._tree
         ids = workspace.db.purged_ids()
         if not ids:
-            return {}
+            return
         marks = hashlib.blake2b("\n".join(ids).encode(), digest_size=8)
         for each in ids:
             record = workspace.patterns.line(each)
@@ -189,7 +180,7 @@ class Outbox:
         checked_head, _, checked_marks = workspace.state.get(_STRIPPED).partition(" ")
         is_checked = checked_marks == out.stripped and tree.descends(tree.head(), checked_head)
         clean = tree.paths(checked_head) if is_checked else {}
-        stripped = {}
+        stripped: Files = {}
         for path, blob in self._paths.items():
             kind = Kind.of(path)
             if kind is not None and clean.get(path) != blob:
@@ -197,7 +188,7 @@ class Outbox:
                 if (rest := workspace.db.stripped(kind, data)) != data:
                     stripped[path] = rest
         out.purges = checked_marks != out.stripped or bool(stripped)
-        return stripped
+        out.files |= stripped
 
     def note_stripped(self, out: Outgoing) -> None:
         """Note that the fetched tree holds no value that the present marks cover."""
@@ -218,31 +209,25 @@ class Outbox:
         bytes_max = self._workspace.config.keep.edition_uncovered_share * self._size(kind)
         return self._is_small or shards > bytes_max
 
-    def _drop_covered(self, changed: Files, *, always: bool) -> Files:
-        """Return the shards of the tree that have lines which the tree's edition covers, without these lines.
+    def _drop_covered(self, changed: Files, *, always: bool) -> None:
+        """Drop the lines of shards that the tree's edition covers.
 
         Only by the edition that was fetched: the line that covers one that goes is known to stay.
         """
-        shards = {}
         for kind in KINDS:
             if kind.edition in self._paths and (always or self._is_heavy(kind)):
-                for path, (data, kept) in self._uncovered(kind, changed).items():
-                    if len(kept) < len(data):
-                        shards[path] = kept
-        return shards
+                uncovered = self._uncovered(kind, changed).items()
+                changed |= {path: kept for path, (data, kept) in uncovered if len(kept) < len(data)}
 
     def _uncovered(self, kind: Kind, changed: Files) -> dict[str, tuple[bytes, bytes]]:
         """Return each shard's content, and the part of it that the tree's edition does not cover."""
-
-        def content(path: str) -> bytes:
-            return changed[path] if path in changed else self._content(path)
-
-        shards = {path: content(path) for path in self._paths if path.startswith(f"{kind.name}.d/")}
+        paths = [path for path in self._paths if path.startswith(f"{kind.name}.d/")]
+        shards = {path: self._content(path, changed) for path in paths}
         if not any(shards.values()):
             return {}
         ids = {entry.id for path, data in shards.items() for _, entry in LineReader().entries(kind, [data], path)}
-        edition = _Edition(kind, content(kind.edition), ids)
-        return {path: (data, edition.uncovered(data, path)) for path, data in shards.items()}
+        edition = _entries_under(ids, kind, self._content(kind.edition, changed))
+        return {path: (data, _without_covered(kind, data, path, edition)) for path, data in shards.items()}
 
     # --- editions ---------------------------------------------------------------------------------------------------
 
@@ -287,40 +272,36 @@ def _by_shard(entry: Entry, mine: Sequence[str]) -> list[tuple[str, Entry]]:
 
     Lines of others that the remote lost go to a shard of ours: only its owner writes a shard.
     """
+    kind, parts = Kind.of_id(entry.id), dict[str, Entry]()
     if isinstance(entry, Line):
-        parts = entry.by_writer()
-        return [(PATTERNS.shard(writer if writer in mine else mine[0]), part) for writer, part in parts.items()]
-    if isinstance(entry, Discovery):
-        return [(DISCOVERIES.shard(entry.by if entry.by in mine else mine[0]), entry)]
-    kind = DISCOVERIES if entry.id.startswith("d-") else PATTERNS
-    return [(kind.shard(mine[0]), entry)]
+        parts |= entry.by_writer()
+    else:
+        parts[entry.by if isinstance(entry, Discovery) else ""] = entry
+    return [(kind.shard(writer if writer in mine else mine[0]), part) for writer, part in parts.items()]
 
 
 def _joined(lines: Iterable[bytes]) -> bytes:
     return b"".join(raw + b"\n" for raw in lines)
 
 
-class _Edition:
-    """The entries of an edition under some ids, joined."""
+def _entries_under(ids: set[str], kind: Kind, edition: bytes) -> dict[str, Entry]:
+    """Return the entries of an edition under some ids, joined, by name."""
+    wanted_ids = {each.encode() for each in ids}
+    # Most lines have other ids, and are not parsed.
+    some = (raw for _, raw in LineReader().raw_lines([edition], kind.edition) if _id_in(raw) in wanted_ids)
+    entries: dict[str, Entry] = {}
+    for _, entry in LineReader().entries(kind, [b"\n".join(some)], kind.edition):
+        name = name_of(entry)
+        entries[name] = joined_entries(entries.get(name), entry) or entry
+    return entries
 
-    def __init__(self, kind: Kind, data: bytes, ids: set[str]) -> None:
-        self._kind = kind
-        self._entries: dict[str, Entry] = {}
-        wanted_ids = {each.encode() for each in ids}
-        # Most lines have other ids, and are not parsed.
-        some = (raw for _, raw in LineReader().raw_lines([data], kind.edition) if _id_in(raw) in wanted_ids)
-        for _, entry in LineReader().entries(kind, [b"\n".join(some)], kind.edition):
-            name = name_of(entry)
-            self._entries[name] = joined_entries(self._entries.get(name), entry) or entry
 
-    def uncovered(self, data: bytes, path: str) -> bytes:
-        """Return the lines of a shard that the edition does not cover; unreadable lines are never covered."""
-        covered = {raw for raw, entry in LineReader().entries(self._kind, [data], path) if self._covers(entry)}
-        kept = [raw for raw in data.split(b"\n") if raw.strip() and raw.removesuffix(b"\r") not in covered]
-        return _joined(kept) if covered else data
-
-    def _covers(self, entry: Entry) -> bool:
-        return missing_of(self._entries.get(name_of(entry)), entry) is None
+def _without_covered(kind: Kind, data: bytes, path: str, edition: Mapping[str, Entry]) -> bytes:
+    """Return a shard without the lines that an edition covers; unreadable lines are never covered."""
+    entries = LineReader().entries(kind, [data], path)
+    covered = {raw for raw, entry in entries if missing_of(edition.get(name_of(entry)), entry) is None}
+    kept = [raw for raw in data.split(b"\n") if raw.strip() and raw.removesuffix(b"\r") not in covered]
+    return _joined(kept) if covered else data
 
 
 def _id_in(raw: bytes) -> bytes:

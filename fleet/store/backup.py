@@ -34,7 +34,6 @@ TOTAL_BYTES_MAX = 2 * 1024 * 1024 * 1024
 MEMBERS_MAX = 100_000
 PARTS_MAX = 16
 
-CONFIG = "fleet.toml"
 REPLICAS = ".fleet/replica.toml"
 LOCAL = ".fleet/local.jsonl"
 CLAN = "clan-learnings"
@@ -44,7 +43,7 @@ HOMES = homes.DEFAULT
 SENT = ".fleet/sent"
 """File in the backups of fleet 0.1: what was sent."""
 
-_SINGLE = frozenset({CONFIG, REPLICAS, LOCAL, SENT})
+_SINGLE = frozenset({homes.CONFIG, REPLICAS, LOCAL, SENT})
 _BLOCK = tarfile.BLOCKSIZE
 _UNSAFE = r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]"
 _TEMPORARY = re.compile(r"\..+\.tmp", re.DOTALL)
@@ -85,12 +84,7 @@ class Member(NamedTuple):
 
 
 def backup(workspace: Workspace, target: Path, *, overwrite: bool = False) -> BackedUp:
-    """Write a backup, atomically.
-
-    Raises:
-        NoError: there is a file of that name, and ``overwrite`` is False.
-        DiskError: it was not written.
-    """
+    """Write a backup, atomically; raise ``NoError`` where there is such a file and ``overwrite`` is False."""
     target = Path(os.path.expanduser(target)).absolute()  # noqa: PTH111 - `~nosuchuser` raises in pathlib
     if target.exists() and not target.is_file():
         raise NoError(f"{target} is no plain file: no backup was made. Name another one")
@@ -232,11 +226,7 @@ def _is_storable(value: object) -> bool:
 
 
 def members(source: Path) -> Iterator[Member]:
-    """Yield the members of an archive, good and refused ones. One is in memory at a time.
-
-    Raises:
-        RefusedError: the archive is incomplete, or larger than any backup.
-    """
+    """Yield the members of an archive, one by one, good and refused; raise ``RefusedError`` for no whole archive."""
     if not source.is_file():  # a pipe may never end, and cannot be read twice
         raise RefusedError(f"{source} is no plain file: nothing was restored from it")
     try:

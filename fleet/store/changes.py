@@ -49,8 +49,8 @@ class Changes:
     def mark(self) -> str:
         """Return the mark of this very folder; "" where it has none yet.
 
-        It is the time at which ``.fleet/ready/here`` was made, in nanoseconds, as the file system noted it. Nobody can
-        set that time, so whoever wrote a ``.fleet`` that a repository brings along cannot know it.
+        It is the time at which ``.fleet/ready/here`` was made, in nanoseconds. Nobody can set that time, so whoever
+        wrote a ``.fleet`` that a repository brings along cannot know it.
         """
         try:
             status = os.lstat(os.path.join(self._root, ".fleet", "ready", "here"))
@@ -61,11 +61,8 @@ class Changes:
     def any_since(self, cwd: str, since_ns: int) -> bool:
         """Return whether a file below the workspace's root, or below ``cwd``, changed at or after a moment.
 
-        A change in the very tick of the file system's clock counts: it cannot be told from a later one (see
-        ``moment``).
-
         ``cwd``: where the command runs; "" when it is not known.
-        ``since_ns``: as ``moment`` gave it.
+        ``since_ns``: as ``moment`` gave it. A change in that very tick of the file system's clock counts.
         """
         walk = _Walk(os.fspath(os.path.realpath(self._root)), since_ns, time.monotonic() + SECONDS_MAX)
         folders = [walk.root]
@@ -89,10 +86,7 @@ class Changes:
         return parts[: len(above)] == above and bool(names) and homes.is_own(names)
 
     def fingerprints(self, paths: Iterable[str]) -> dict[str, list[int]]:
-        """Return the fingerprint of each path: size, times and inode, nothing read; [] for one that is not there.
-
-        ``paths``: of files and folders below the root. A folder's size is taken as 0.
-        """
+        """Return the fingerprint of each path below the root: size (0 of a folder), times, inode; [] for none."""
         by_path: dict[str, list[int]] = {}
         for path in paths:
             try:
@@ -118,9 +112,8 @@ def moment(handle: int) -> int:
     """Return the file system's clock, in ns, such that all that was written before is earlier than it.
 
     Read by touching an open file of ours, since the system's own clock may run ahead of the one that files are stamped
-    with (by a tick of some ms, on a network by more). Then waits, at most ``CLOCK_TICK_S_MAX``, for the next tick:
-    what a build wrote up to now is before it, what is edited from now on is not. Where ticks are longer (seconds, on
-    some file systems), both share one, and count as changed.
+    with. Then waits, at most ``CLOCK_TICK_S_MAX``, for the next tick: what a build wrote up to now is before it. Where
+    ticks are longer (seconds, on some file systems), what is edited then shares one with it, and counts as changed.
     """
     first = _touched(handle)
     until = time.monotonic() + CLOCK_TICK_S_MAX

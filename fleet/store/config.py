@@ -498,7 +498,13 @@ def as_toml(value: Any) -> str:
 # --- .gitignore -----------------------------------------------------------------------------------------------------
 
 IGNORED_NOTE = "# fleet: local state and an agent's own files; what is shared travels on its own branch"
-IGNORED_LOCAL = homes.ignores_at_the_root()
+IGNORED_LOCAL = (
+    "/.fleet/",
+    *(f"/{name}" for name in (*homes.NOTES, homes.LOCK)),
+    f"/.agents.local.md{homes.RESTORED[1:]}",
+    f"/..agents.local.md{homes.TEMPORARY}",
+    *(f"/.agents/**/{pattern}" for pattern in (homes.RESTORED, homes.TEMPORARY)),
+)
 """Patterns of this machine's own files at the root: state, auto-reflect and consolidation."""
 
 

@@ -56,11 +56,7 @@ class Endpoint:
         self.url = url
 
     def check(self) -> str:
-        """Return the address, if it is one that a person can agree to.
-
-        Raises:
-            UsageError: it is invalid, leaves this machine in clear text, or has a password in it.
-        """
+        """Return the address; raise ``UsageError`` for an invalid one, clear text beyond this machine, or a login."""
         url = self.url
         try:
             parts = urlsplit(url)
@@ -80,12 +76,7 @@ class Endpoint:
         return url
 
     def post(self, body: bytes, headers: Mapping[str, str], wait_s: float, bytes_max: int) -> bytes:
-        """Return the answer to a JSON body; the caller has checked consent.
-
-        Raises:
-            UsageError: the address is not allowed.
-            OSError: it cannot be reached, or answers with an error.
-        """
+        """Return the answer to a JSON body; the caller has checked consent. Raises ``OSError``, or as ``check``."""
         import urllib.request  # late: it is slow, and most commands send nothing
 
         class NoRedirect(urllib.request.HTTPRedirectHandler):

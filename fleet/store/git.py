@@ -32,7 +32,6 @@ OUT_BYTES_MAX = 64 * 1024 * 1024
 _REASON_LINES_MAX = 6
 _REASON_LINE_CHARS_MAX = 300
 
-
 # Variables of git's that pass: how to reach and trust the far side. All others (GIT_DIR, GIT_INDEX_FILE,
 # GIT_OBJECT_DIRECTORY, GIT_TRACE ...) belong to the caller of fleet, such as a git whose hook runs it.
 _KEPT = frozenset(
@@ -87,13 +86,10 @@ GIT: tuple[str, ...] = ("git", *(part for setting in _SETTINGS for part in ("-c"
 
 
 class GitFailed(Exception):  # noqa: N818 - an outcome
-    """Error: a git command failed or was stopped, with its screened message. None of its processes is left.
-
-    Attributes:
-        advice: what to do about it, where it is no matter of reaching the remote.
-    """
+    """Error: a git command failed or was stopped, with its screened message. None of its processes is left."""
 
     advice = ""
+    """What to do about it, where it is no matter of reaching the remote."""
 
 
 class _TimeUpError(GitFailed):
@@ -109,11 +105,7 @@ class GitDamaged(GitFailed):
 
 
 def _environment(inherited: Mapping[str, str], connect_s: float) -> dict[str, str]:
-    """Return the environment that a git of ours runs in.
-
-    The user's own way in (ssh command, credential helpers, proxies) stays; prompting, and what ties a git to another
-    repository, goes.
-    """
+    """Return the environment of a git of ours: the user's own way in stays, prompting and other repositories go."""
     env = {
         name: value
         for name, value in inherited.items()
@@ -216,17 +208,13 @@ _IDENTITY = re.compile(r" *([^<>\x00-\x20\x7f][^<>\x00-\x1f\x7f]{0,199}?) *<([^<
 
 
 class Author(NamedTuple):
-    """The author of commits.
-
-    Attributes:
-        machine: a pseudonym of this machine in this clan.
-        identity: ``Name <address>`` that a person agreed to; "": commits bear the pseudonym alone.
-        signing: settings of git with which commits are signed; None: they are not signed.
-    """
+    """The author of commits: a pseudonym of this machine in this clan, and perhaps a person."""
 
     machine: str = _NAMELESS
     identity: str = ""
+    """``Name <address>`` that a person agreed to; "": commits bear the pseudonym alone."""
     signing: tuple[str, ...] | None = None
+    """Settings of git with which commits are signed; None: they are not signed."""
 
     @property
     def is_named(self) -> bool:
@@ -275,7 +263,7 @@ class Entry(NamedTuple):
 
 
 class Bare:
-    """A bare repository of fleet's own. Everything in it can be fetched again.
+    """A bare repository of fleet's own. Whatever reads it raises ``GitDamaged`` where an object is not here.
 
     Args:
         hidden: strings that must not be shown, such as the password of an address.
@@ -292,6 +280,7 @@ class Bare:
         places: Sequence[str] = (),
     ) -> None:
         self.folder = folder.absolute()
+        self._ignored_file = self.folder.with_name(f"{folder.name}.held")
         self._timeout_s = timeout_s
         self._hidden = hidden
         self._listings = {} if listings is None else listings
@@ -315,8 +304,7 @@ class Bare:
         """
         until = time.monotonic() + self._timeout_s
         self.folder.parent.mkdir(exist_ok=True)  # and none above: a workspace that was taken away is not made again
-        lock = self.folder.with_name(self.folder.name + ".lock")
-        with Files(lock.parent).lock(lock, self._timeout_s):
+        with Files(self.folder.parent).lock(self.folder.with_name(f"{self.folder.name}.lock"), self._timeout_s):
             self._until = until
             try:
                 self._open()
@@ -376,15 +364,15 @@ class Bare:
     def _tidy(self) -> None:
         """Repack when there are many packs: each fetch and each commit leaves one, and git searches all of them.
 
-        Git's own housekeeping would run at any time, in the background. Measured: 17 ms a pull with one pack, 24 with
-        100, 65 with 800. A geometric repack joins packs of similar size, so the work follows what is new.
+        Measured: 17 ms a pull with one pack, 24 with 100, 65 with 800. A geometric repack joins packs of similar size,
+        so the work follows what is new.
         """
         if sum(1 for _ in (self.folder / "objects/pack").glob("*.pack")) <= _PACKS_MAX:
             return
         until = min(self._until, time.monotonic() + self._timeout_s / 3)
         for how in ("--geometric=2", "-a"):  # the first is known since git 2.32
             with suppress(GitFailed):
-                if self._run(GIT, ("repack", how, "-d", "-q"), until=until).code == 0:
+                if self.git("repack", how, "-d", "-q", until=until).code == 0:
                     return
 
     # --- refs -------------------------------------------------------------------------------------------------------
@@ -398,11 +386,7 @@ class Bare:
         return next((commit for commit, _, packed in rows if packed == name and _ID.fullmatch(commit)), "")
 
     def set_ref(self, name: str, commit: str) -> None:
-        """Point a ref to a commit that is here, durably; "" removes the ref.
-
-        Raises:
-            DiskError: it was not written.
-        """
+        """Point a ref to a commit that is here, durably; "" removes the ref. Raises ``DiskError``."""
         files = Files(self.folder)
         if commit:
             files.replace(self.folder / name, commit.encode() + b"\n")
@@ -412,13 +396,7 @@ class Bare:
                 self.git("update-ref", "-d", name)
 
     def forget_history(self) -> None:
-        """Delete every object that only the history of our refs reaches: the history becomes shallow.
-
-        Later commits are fetched as before.
-
-        Raises:
-            GitDamaged: it failed; the history is still there, or partly gone.
-        """
+        """Delete every object that only the history of our refs reaches. The history is shallow from then on."""
         self._listings.clear()
         self.set_ref(NEXT, "")
         commits = sorted({commit for name in (FETCHED, SEEN) if (commit := self.ref(name))})
@@ -431,10 +409,9 @@ class Bare:
         return self.git("merge-base", "--is-ancestor", older, newer).code == 0
 
     def before(self, commit: str, at_s: float) -> str:
-        """Return the newest commit that is older than a moment; "" for none.
+        """Return the newest commit that is older than a moment, seconds since 1970; "" for none.
 
-        Committers choose their dates freely: a commit with a newer one before it is not trusted, as far as the newest
-        ``_HISTORY_MAX`` of the first-parent line show.
+        Committers choose their dates freely: a commit with a newer one before it is not trusted.
         """
         rows = self._output("log", f"--max-count={_HISTORY_MAX}", "--first-parent", "--format=%H %ct", commit, "--")
         newest = ""
@@ -449,10 +426,8 @@ class Bare:
     def pushers(self, commit: str, folder: str, since: str = "") -> dict[str, set[str]] | None:
         """Return the addresses of those who added lines to each file of a folder; None where ``since`` is no ancestor.
 
-        Who pushes drops lines from everybody's files that the edition covers. Where it takes too long to tell that from
-        added ones, all who changed a file are returned.
-
-        An address is the author's, or the machine's, which stands in a trailer of commits that bear a person's name.
+        An address is the author's, or the machine's in the trailer of a commit that bears a person's name. Who pushes
+        drops lines from everybody's files: where it takes too long to tell, all who changed a file are returned.
 
         ``since``: only the commits after this one are read; "": all of them.
         """
@@ -486,11 +461,7 @@ class Bare:
     # --- trees and blobs --------------------------------------------------------------------------------------------
 
     def listing(self, commit: str) -> dict[str, Entry]:
-        """Return the entries of a commit's tree by path; none for "".
-
-        Raises:
-            GitDamaged: the commit or its trees are not here.
-        """
+        """Return the entries of a commit's tree by path; none for ""."""
         if not commit or commit in self._listings:
             return self._listings.get(commit, {})
         command = ("ls-tree", "-l", "-z", "--full-tree")
@@ -525,19 +496,15 @@ class Bare:
     def ignored(self) -> dict[str, str]:
         """Return the ids of the blobs that are ignored, and of commits that git refuses, each with the reason."""
         with suppress(DiskError, ValueError, RecursionError):
-            path = self._ignored_file()
-            reasons = json.loads(Files(path.parent).read(path))
+            reasons = json.loads(Files(self.folder.parent).read(self._ignored_file))
             return {str(oid): str(why) for oid, why in reasons.items()} if isinstance(reasons, dict) else {}
         return {}
 
     def ignore(self, reasons: Mapping[str, str]) -> None:
         """Add to the blobs that are ignored."""
         if reasons:
-            path = self._ignored_file()
-            Files(path.parent).replace(path, json.dumps(self.ignored() | dict(reasons)).encode())
-
-    def _ignored_file(self) -> Path:
-        return self.folder.with_name(f"{self.folder.name}.held")
+            data = json.dumps(self.ignored() | dict(reasons)).encode()
+            Files(self.folder.parent).replace(self._ignored_file, data)
 
     # --- reading blobs ------------------------------------------------------------------------------------------------
 
@@ -554,11 +521,7 @@ class Bare:
 
     @contextmanager
     def open(self, oid: str) -> Iterator[IO[bytes]]:
-        """Open a blob as a stream for the time of the block.
-
-        Raises:
-            GitDamaged: it is not here.
-        """
+        """Open a blob as a stream for the time of the block."""
         reader, answers, size = self._request(oid)
         self._reader = None  # a read within this one gets a process of its own
         content = _Content(answers, size)
@@ -571,10 +534,7 @@ class Bare:
                 _stop(reader)
 
     def _request(self, oid: str) -> "tuple[subprocess.Popen[bytes], IO[bytes], int]":
-        """Request a blob from the reader; return the reader, its output, and the blob's size.
-
-        The output is ``<id> blob <size>``, a line end, the content, a line end.
-        """
+        """Request a blob; return the reader, its output (behind the head: the content, a line end), and the size."""
         is_new = self._reader is None
         if self._reader is None:
             self._reader = self._start_reader()
@@ -641,11 +601,8 @@ class Bare:
     ) -> str:
         """Commit files on top of a commit, ``b""`` removes one; return the new commit, which ``NEXT`` points to.
 
-        One fast-import does it: hash-object, ls-tree, mktree and commit-tree would be four processes. A folder or link
-        at one of the paths is replaced. With ``kept``, the new tree has these entries instead of the parent's.
-
-        Raises:
-            GitDamaged: the commit that it builds on is not here.
+        One process does it. A folder or link at one of the paths is replaced. With ``kept``, the new tree has these
+        entries instead of the parent's.
         """
         author = author or Author()
         subject = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", message).split())
@@ -671,12 +628,10 @@ class Bare:
         """Return the same commit with a signature, which fast-import cannot make; ``NEXT`` points to it."""
         name, email = author.named()
         settings = (f"user.name={name}", f"user.email={email}", *(author.signing or ()))
-        options = [part for each in settings for part in ("-c", each)]
         parent = ["-p", on] if on else []
         with tempfile.TemporaryFile(dir=self.folder) as message:
             message.write(text)
-            self._check(are_files=False)
-            done = self._run((*GIT, *options), ("commit-tree", "-S", *parent, f"{commit}^{{tree}}"), message)
+            done = self.git("commit-tree", "-S", *parent, f"{commit}^{{tree}}", settings=settings, stdin=message)
         signed = done.out.decode("ascii", "replace").strip()
         if done.code or not _ID.fullmatch(signed):
             failed = GitFailed(f"the commit could not be signed, as git is set to here ({self.reason(done)})")
@@ -687,14 +642,22 @@ class Bare:
 
     # --- running git ------------------------------------------------------------------------------------------------
 
-    def git(self, *arguments: str, stdin: IO[bytes] | None = None, until: float | None = None) -> Done:
-        """Run a command that stays on this machine.
-
-        Raises:
-            GitFailed: the repository is not as fleet made it.
-        """
+    def git(
+        self,
+        *arguments: str,
+        settings: Sequence[str] = (),
+        stdin: IO[bytes] | None = None,
+        until: float | None = None,
+        is_tied: bool = False,
+    ) -> Done:
+        """Run a command; raise ``GitFailed`` if the repository is not as fleet made it. Others as ``process.run``."""
         self._check(are_files=not self._until)  # else they were checked when it was locked
-        return self._run(GIT, arguments, stdin, until)
+        if stdin:
+            stdin.seek(0)  # flushes too
+        options = (part for setting in settings for part in ("-c", setting))
+        command = (*GIT, *options, f"--git-dir={self.folder}", *arguments)
+        until = until or self._until or time.monotonic() + self._timeout_s
+        return _run(command, folder=self.folder, env=self._env, until=until, stdin=stdin, is_tied=is_tied)
 
     def _output(self, *arguments: str, until: float | None = None) -> bytes:
         """Return the output of a command that stays on this machine; a failure of it is an exception."""
@@ -705,9 +668,11 @@ class Bare:
 
     def run_remote(self, settings: Sequence[str], *arguments: str) -> Done:
         """Run a command that connects to a remote."""
-        self._settle_ssh()
-        command = (*GIT, *(part for setting in settings for part in ("-c", setting)))
-        return self._run(command, arguments, is_tied=True)
+        if not self._is_ssh_settled:  # our ssh command in the environment would win over one that the user configured
+            self._is_ssh_settled = True
+            if self.git("config", "--get", "core.sshCommand").code == 0:
+                self._env.pop("GIT_SSH_COMMAND", None)
+        return self.git(*arguments, settings=settings, is_tied=True)
 
     def reason(self, done: Done) -> str:
         """Return the error message of a command, fit to be shown."""
@@ -723,27 +688,6 @@ class Bare:
         if _DISK.search(done.err) or not _DAMAGE.search(done.err):
             return False
         return self.git("fsck", "--no-dangling", "--no-progress").code != 0
-
-    def _settle_ssh(self) -> None:
-        """Prefer an ssh command of the user's configuration to ours in the environment, which would win."""
-        if not self._is_ssh_settled:
-            self._is_ssh_settled = True
-            if self.git("config", "--get", "core.sshCommand").code == 0:
-                self._env.pop("GIT_SSH_COMMAND", None)
-
-    def _run(
-        self,
-        start: Sequence[str],
-        arguments: Sequence[str],
-        stdin: IO[bytes] | None = None,
-        until: float | None = None,
-        is_tied: bool = False,
-    ) -> Done:
-        if stdin:
-            stdin.seek(0)  # flushes too
-        command = (*start, f"--git-dir={self.folder}", *arguments)
-        until = until or self._until or time.monotonic() + self._timeout_s
-        return _run(command, folder=self.folder, env=self._env, until=until, stdin=stdin, is_tied=is_tied)
 
 
 class _Content(io.RawIOBase):
@@ -813,11 +757,8 @@ def _commit_command(author: Author, at_s: int, text: bytes, on: str, kept: Mappi
 
 def _is_fit(path: str, mode: str) -> bool:
     """Return whether a path is safe in a tree: no ``..``, and no ``.git`` in any disguise."""
-    low = path.casefold()
-    if low.isascii() and not low.startswith(".") and not any(odd in low for odd in ("/.", "//", ".git", "git~")):
-        return True  # as nearly all are
     for part in path.split("/"):
-        plain = "".join(each for each in part.casefold() if each.isascii()).rstrip(". ")
+        plain = part.casefold().encode("ascii", "ignore").decode().rstrip(". ")
         if (not plain and part.strip(". ") == "") or plain in (".git", "git~1"):
             return False
         if mode == "120000" and plain.startswith((".gitmodules", ".gitattributes", ".gitignore", ".mailmap")):

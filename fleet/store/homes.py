@@ -46,9 +46,9 @@ NOTES = (
 """Patterns of the notes of all agents, from the root; notes in a home have the same names."""
 _IN_FOLDERS = ("journals/*.md", "skills/*/SKILL.md", *(each for each in NOTES if "/" in each))
 """Patterns of the files that fleet writes in folders of a home."""
-_RESTORED = "*.restored-*"
+RESTORED = "*.restored-*"
 """Pattern of the files that a restore writes beside a different file of the same name."""
-_TEMPORARY = ".*.tmp"
+TEMPORARY = ".*.tmp"
 """Pattern of the files under which others are written first: a process that is killed leaves one."""
 FOLDERS = frozenset(each.partition("/")[0] for each in _IN_FOLDERS)
 """Names of the folders of a home, whose whole content is the agent's."""
@@ -65,14 +65,10 @@ def problem(place: str) -> str:
     """Return why a place is invalid, "" for a valid one: a plain relative folder below the root."""
     parts = place.split("/")
     folded = [part.casefold().rstrip(". ") for part in parts]
-    if not place or len(place) > _CHARS_MAX:
-        return f"a folder has a name of 1 to {_CHARS_MAX} characters"
-    if not all(folded) or any(part != part.strip() for part in parts):
-        return "it is a folder below the workspace's own, such as 'tools/fleet-agents'"
-    if _UNFIT.intersection(place) or not place.isprintable():
-        return "it has a character that no such folder has"
-    if not place.isascii() and not _is_composed(place):
-        return "its characters are not composed (NFC)"
+    is_below = all(folded) and all(part == part.strip() for part in parts)
+    is_plain = place.isprintable() and _UNFIT.isdisjoint(place) and (place.isascii() or _is_composed(place))
+    if not is_below or not is_plain or len(place) > _CHARS_MAX:
+        return "it is a folder below the workspace's own with a short, plain name, such as 'tools/fleet-agents'"
     if not _TAKEN.isdisjoint(folded) or folded[0] in ("clan-learnings", "fleet.toml", "~"):
         return "that place is taken"
     return ""
@@ -92,8 +88,7 @@ class Homes:
 
     def known(self) -> list[str]:
         """Return the places of the homes on this machine in the order of use, the present one last."""
-        data = read(os.path.join(self._root, FILE), _BYTES_MAX, from_end=True)
-        lines = data.decode("utf-8", "replace").splitlines()
+        lines = read(os.path.join(self._root, FILE), _BYTES_MAX, from_end=True).decode("utf-8", "replace").splitlines()
         return [line for line in lines if not problem(line)] or [self._in_settings() or DEFAULT]
 
     def current(self) -> str:
@@ -135,22 +130,10 @@ def is_own(names: Sequence[str]) -> bool:
 def ignores(place: str) -> tuple[str, ...]:
     """Return the patterns for ``.gitignore`` of all files that fleet writes into homes in a place.
 
-    They name files, never a whole folder: a project may have source of its own there. Drafts of skills are ignored,
-    too: an approved one is copied to the skills of the project.
+    They name files, never a whole folder: a project may have source of its own there.
     """
-    patterns = (*sorted(FILES), "archive-*.md", *_IN_FOLDERS, f"**/{_RESTORED}", f"**/{_TEMPORARY}")
+    patterns = (*sorted(FILES), "archive-*.md", *_IN_FOLDERS, f"**/{RESTORED}", f"**/{TEMPORARY}")
     return tuple(f"/{place}/*/{pattern}" for pattern in patterns)
-
-
-def ignores_at_the_root() -> tuple[str, ...]:
-    """Return the patterns for ``.gitignore`` of the files that fleet writes at the root for this machine alone."""
-    return (
-        "/.fleet/",
-        *(f"/{name}" for name in (*NOTES, LOCK)),
-        f"/.agents.local.md{_RESTORED[1:]}",
-        f"/..agents.local.md{_TEMPORARY}",
-        *(f"/.agents/**/{pattern}" for pattern in (_RESTORED, _TEMPORARY)),
-    )
 
 
 def read(path: str, bytes_max: int, *, from_end: bool = False, follows: bool = False) -> bytes:

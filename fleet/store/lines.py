@@ -55,6 +55,11 @@ class Kind(msgspec.Struct, frozen=True):
                 return kind
         return None
 
+    @classmethod
+    def of_id(cls, id_: str) -> "Kind":
+        """Return the kind of log that the lines of an id belong to."""
+        return DISCOVERIES if id_.startswith(discovery.PREFIX) else PATTERNS
+
 
 PATTERNS = Kind("patterns", line.decode, line.encode)
 DISCOVERIES = Kind("discoveries", discovery.decode, discovery.encode)

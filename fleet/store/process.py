@@ -56,9 +56,7 @@ def run(
     ``is_tied``: True to stop it when this process is killed, for commands that may take long. It has no stdin.
     ``is_alone``: True to stop its children when it ends.
 
-    Raises:
-        StoppedError: the deadline passed, or there was more output.
-        OSError: there is no such program, or it cannot be started.
+    Raises ``StoppedError`` where the deadline passed or there was more output, ``OSError`` where it cannot be started.
     """
     child = subprocess.Popen(
         ("/bin/sh", _TIED, *command) if is_tied else command,

@@ -50,10 +50,7 @@ class Replica(NamedTuple):
 
 
 class Register(NamedTuple):
-    """Content of ``replica.toml``, the oldest replica first.
-
-    In an ``ephemeral`` folder none is ever minted: it is read only, or written under a lease.
-    """
+    """Content of ``replica.toml``, the oldest replica first. In an ``ephemeral`` folder none is ever minted."""
 
     default_agent: str = ""
     replicas: tuple[Replica, ...] = ()
@@ -100,12 +97,10 @@ class Register(NamedTuple):
 
     def render(self) -> bytes:
         """Return the bytes of the file."""
-        tables = [
-            f'\n[[replica]]\nname = "{r.name}"\nmachine = "{r.machine}"\nfolder = "{r.folder}"\nminted = "{r.minted}"\n'
-            for r in self.replicas
-        ]
-        kind = "ephemeral = true\n" if self.ephemeral else ""
-        return (_HEADER + f'default_agent = "{self.default_agent}"\n{kind}' + "".join(tables)).encode()
+        rows = [_HEADER + f'default_agent = "{self.default_agent}"', *(["ephemeral = true"] if self.ephemeral else [])]
+        for each in self.replicas:
+            rows += ["", "[[replica]]", *(f'{key} = "{value}"' for key, value in each._asdict().items())]
+        return "".join(f"{row}\n" for row in rows).encode()
 
 
 @lru_cache(maxsize=1)

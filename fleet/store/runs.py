@@ -24,6 +24,7 @@ import msgspec
 from crdt import clock
 from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
 from fleet.store.workspace import Workspace
+from fleet.text.screening import listed
 
 UNDO = "undo"
 """Kind of the run that undoes another."""
@@ -43,7 +44,6 @@ _UNRECORDED, _UNRECORDED_MAX = "given", 50
 """Key in ``local.db``: the last commands given here of which no run says so, and how many are kept."""
 _TRIES_MAX = 5
 _PURGED_CHARS_MIN = 6  # shorter texts are in every run, and hide nothing
-_SKILL = "SKILL.md"  # a skill is a folder, and this in it
 _PLAN, _DONE, _BEGUN, _ASIDE = ".plan", ".json", ".begun", ".plan-aside"
 _PATHS_SHOWN_MAX = 5
 _ID = r"[a-z][a-z0-9-]{2,63}"
@@ -93,7 +93,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         retired: ids of the lessons that it retired; an undo restores them.
         of: id of the run that this one undoes.
         skipped: files that it was to edit and did not, path to reason.
-        machine: fingerprint of the machine that made it.
     """
 
     id: str
@@ -174,10 +173,7 @@ class Runs:
     def apply_planned(self, kind: str, agent: str, plan: Callable[[], Draft | None]) -> str:
         """Apply the draft that ``plan`` returns, planned anew where a file changed meanwhile; return the run's id.
 
-        "" where ``plan`` returned None: nothing was changed.
-
-        Raises:
-            BusyError: somebody writes the same files all the time; nothing was changed.
+        "" where ``plan`` returned None. Raises ``BusyError`` where somebody writes the same files all the time.
         """
         for _ in range(_TRIES_MAX):
             self.recover()  # a plan is made of whole pages
@@ -216,7 +212,7 @@ class Runs:
         What the block did is durable by itself and never fails for its record: without room for one, a warning says
         that ``fleet undo`` cannot undo it. An empty marker file says meanwhile that the command began, and stays where
         no record came of it, so that the run before is not taken for the last command. Files that the block replaces by
-        ``swap`` are the run's edits: what others write meanwhile is none of it. ``kind`` is one of ``COMMANDS``.
+        ``swap`` are the run's edits. ``kind`` is one of ``COMMANDS``.
         """
         disk, state = self._files, self._workspace.state
         draft, edits, written = Draft(), dict[str, tuple[bytes | None, bytes | None]](), (disk.written, state.written)
@@ -324,9 +320,7 @@ class Runs:
     def undo(self, run_id: str, aligned: Callable[..., Sequence[bytes]] = lambda _, *versions: versions) -> Run:
         """Undo the file edits of a run, and return the run that did so. Its lessons and fields are the caller's.
 
-        Raises:
-            NoError: there is no such run, or it is undone already.
-            BusyError, DiskError: as ``apply``.
+        Raises ``NoError`` where there is no such run, or it is undone already; others as ``apply``.
         """
         run = self.find(run_id)
         with self._workspace.lock("runs"):
@@ -391,10 +385,7 @@ class Runs:
             if stays or now not in (edit.before, edit.after):
                 skipped[edit.path] = _CHANGED
             elif now is not None and edit.after is None:
-                self._files.remove(file := self._workspace.root / edit.path)
-                with suppress(OSError):  # the folder holds more
-                    if file.name == _SKILL:
-                        file.parent.rmdir()
+                self._files.remove(self._workspace.root / edit.path)
             elif now != edit.after:
                 self._files.replace(self._workspace.root / edit.path, edit.after or b"")
         done, self._workspace.has_changed = msgspec.structs.replace(run, skipped=skipped), True
@@ -415,11 +406,10 @@ class Runs:
         aside = path.with_suffix(_ASIDE)
         self._files.replace(aside, self._files.read(path))
         self._files.remove(path)
-        more = f" and {len(run.edits) - _PATHS_SHOWN_MAX} more" if len(run.edits) > _PATHS_SHOWN_MAX else ""
-        named = ", ".join(repr(edit.path[:120]) for edit in run.edits[:_PATHS_SHOWN_MAX])
+        named = listed([repr(edit.path[:120]) for edit in run.edits], _PATHS_SHOWN_MAX)
         self._workspace.warn(
             "a plan that was not made on this machine, or leads out of this folder, would have changed "
-            f"{named or 'no file'}{more}; nothing was written, and it lies in {aside}. If this folder came from "
+            f"{named or 'no file'}; nothing was written, and it lies in {aside}. If this folder came from "
             "another machine of yours, a crash cut it short there; else somebody put it into the repository"
         )
         return False

@@ -43,11 +43,7 @@ class Trust:
         self._policy = Policy()
 
     def policy(self, mine: frozenset[str]) -> Policy:
-        """Return the policy of folds, but for its cut.
-
-        Raises:
-            FleetError: the local database cannot be read.
-        """
+        """Return the policy of folds, but for its cut; raise ``FleetError`` if the local database cannot be read."""
         plain = Policy.of(mine, self._state.get(DECIDED))
         if plain.mark != self._policy.mark:
             try:
@@ -143,8 +139,7 @@ class Trust:
     def withhold(self, parts: Iterable[Held], at: Stamp) -> None:
         """Leave parts out until a person decides."""
         rows = [(each.kind, each.writer, each.id, each.encode(), at) for each in parts]
-        withheld_before = [(f"{kind}{_LEFT}", name, each) for kind, name, each, *_ in rows]
-        self._change(withheld_before, rows)
+        self._change([(f"{kind}{_LEFT}", name, each) for kind, name, each, *_ in rows], rows)
 
     def decide(self, kind: str, group: str, *, is_taken: bool) -> list[Held]:
         """Take in the parts of a kind and group, or leave them out for good; return them."""
@@ -169,9 +164,9 @@ class Trust:
     def note_brought(self, owners: Mapping[tuple[str, str], str], at: Stamp) -> None:
         """Note in whose files columns came. The first that is noted stays."""
         known = self.brought()
-        room = limits.BROUGHT_MAX - len(known)
-        rows = [(_BROUGHT, writer, each, owner, at) for (each, writer), owner in owners.items()]
-        if news := [row for row in rows if (row[2], row[1]) not in known][: max(room, 0)]:
+        room = max(limits.BROUGHT_MAX - len(known), 0)
+        rows = [(_BROUGHT, key[1], key[0], owner, at) for key, owner in owners.items() if key not in known]
+        if news := rows[:room]:
             with self._state.transaction() as connection:  # no fold depends on it: nothing is decided
                 connection.executemany(_PUT.format("IGNORE"), news)
 

@@ -6,12 +6,11 @@ joins without doubling. What is no line of fleet 0.1 stays byte for byte.
 
 import shutil
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from crdt import clock
 from fleet.model import line, pattern
-from fleet.model.line import BadLineError, Line
+from fleet.model.line import Line
 from fleet.model.version_1 import converted
 from fleet.store import consent
 from fleet.store.ingest import clan_sources
@@ -42,13 +41,6 @@ def _converted_file(path: str, data: bytes) -> tuple[bytes, int]:
     return b"".join(raw + b"\n" for raw in written), count
 
 
-def _line(raw: bytes) -> Line | None:
-    with suppress(BadLineError):
-        entry = line.decode(raw)
-        return entry if isinstance(entry, Line) else None
-    return None
-
-
 def converted_tree(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the files of a branch that change when its lines are converted; none if they are converted already."""
     changed: dict[str, bytes] = {}
@@ -70,11 +62,7 @@ def upgrade(workspace: Workspace) -> list[str] | None:
     The old files are copied first. Each file is replaced atomically, and ``finish`` writes the format's number last, so
     the next run continues after a crash, and a second run changes nothing. The caller holds the sync and write locks.
 
-    Returns:
-        A sentence for each step; None if there is nothing to do.
-
-    Raises:
-        DiskError: a file could not be written; files that are not converted yet are unchanged.
+    Returns a sentence for each step; None if there is nothing to do.
     """
     if not _is_unfinished(workspace):
         return None
@@ -138,10 +126,7 @@ def _converted_clan(workspace: Workspace) -> tuple[dict[str, bytes], int]:
 
 
 def _notes(workspace: Workspace, private: Iterable[Line]) -> dict[Path, bytes]:
-    """Return the private files of the agents here with the private lessons that they logged.
-
-    The default agent gets those that no agent here logged.
-    """
+    """Return the agents' private files with the private lessons that they logged; the default agent gets the others."""
     here = workspace.agents_here()
     fallback = workspace.replicas().default_agent or next(iter(here), "")
     notes: dict[Path, bytes] = {}
@@ -157,8 +142,9 @@ def _notes(workspace: Workspace, private: Iterable[Line]) -> dict[Path, bytes]:
 
 def _without(data: bytes, private: Collection[str]) -> bytes:
     """Return a file without private lessons. What the clan has of them comes back with its tree."""
-    rows = [(raw, _line(raw)) for _, raw in LineReader().raw_lines([data], "")]
-    return b"".join(raw + b"\n" for raw, entry in rows if entry is None or entry.id not in private)
+    reader = LineReader()
+    rows = [(raw, reader.entry(PATTERNS, raw, "", number)) for number, raw in reader.raw_lines([data], "")]
+    return b"".join(raw + b"\n" for raw, entry in rows if not isinstance(entry, Line) or entry.id not in private)
 
 
 def _keep_a_copy(workspace: Workspace, done: list[str]) -> None:
@@ -170,14 +156,12 @@ def _keep_a_copy(workspace: Workspace, done: list[str]) -> None:
     fresh = workspace.local / f"{BACKUP}.new"
     _remove(fresh)
     workspace.files.folder(fresh)
-    if workspace.clan.is_dir():
-        shutil.copytree(workspace.clan, fresh / "clan-learnings", symlinks=True)
-    for name in ("consent", "paused", "replica.toml", "clock", "state.db", "state.db-wal", "shown"):
-        source = workspace.local / name
+    kept = ("consent", "paused", "replica.toml", "clock", "state.db", "state.db-wal", "shown")
+    for source in (workspace.clan, *(workspace.local / name for name in kept)):
         if source.is_dir() and not source.is_symlink():
-            shutil.copytree(source, fresh / name, symlinks=True)
+            shutil.copytree(source, fresh / source.name, symlinks=True)
         elif source.is_file() and not source.is_symlink():
-            shutil.copy2(source, fresh / name)
+            shutil.copy2(source, fresh)
     fresh.rename(target)
     done.append(f"the old files were copied to .fleet/{BACKUP}")
 

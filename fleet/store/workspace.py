@@ -47,7 +47,6 @@ class World(msgspec.Struct, frozen=True):
 
     Attributes:
         wall_ms: returns the wall clock, milliseconds since 1970.
-        machine: returns the fingerprint of this machine.
         lent: returns the replica that ``FLEET_REPLICA`` lends to a short-lived job, which mints none; "" for none.
         durable: False to skip fsync in a test.
         tree: opens the fetched tree in the folder of fleet's own repository.
@@ -65,17 +64,12 @@ class Workspace:
     """One folder in which one or more agents of a clan work.
 
     Attributes:
-        files: writer of all files below the root.
-        clan: folder of the shared files.
-        local: folder of this machine's own files, ``.fleet``.
         place: folder of the agents' homes, relative to the root.
         warnings: messages for a person, collected during a command.
         reports: messages for a person on what was done beside the command.
         has_changed: True once a command changed something that a retry would change again.
         runs: ids of the runs that were made through this object, oldest first; one that a crash left is nobody's.
         recorded: files that a command's run changed so far, before and after; None where no run is recorded.
-        db: the database of the clan's lines.
-        state: the local database, which only this machine has.
     """
 
     def __init__(self, root: Path, world: World | None = None, files: Files | None = None) -> None:
@@ -235,12 +229,9 @@ class Workspace:
         return self.patterns.same_text(text)
 
     def agent(self, named: str = "", *, or_guest: bool = False) -> str:
-        """Return the agent to act as: the one named, else the stored default.
+        """Return the agent to act as: the one named, else the stored default; with ``or_guest``, else the guest.
 
-        With ``or_guest``, for commands that only read or log, it is the guest where there is neither.
-
-        Raises:
-            UsageError: none is named and none stored, or the name is invalid.
+        Raises ``UsageError`` for none, and for an invalid name.
         """
         agent = named or names.agent_of(self.lease()) or self.replicas().default_agent or names.GUEST
         if self.is_guest(agent) and not or_guest:
@@ -279,9 +270,9 @@ class Workspace:
         return sorted({*lease, *(r.name for r in current if r is not None)})
 
     def former_replicas(self) -> list[str]:
-        """Return the replicas under which no agent writes here any more. Their entries in the logs are ours to send.
+        """Return the replicas under which no agent writes here any more, but perhaps elsewhere.
 
-        The folder that this is a copy of, or the machine that made a backup, may still write under them.
+        Their entries in the logs are ours to send.
         """
         register, current = self.replicas(), self.current_replicas()
         listed = [] if register.ephemeral else register.replicas
@@ -325,11 +316,9 @@ class Workspace:
 
     def check_lease(self) -> None:
         """Raise ``NoError`` unless an earlier job's lines under this lease were read: totals would start at zero."""
-        if not self.lease():
-            return
-        if self.is_in_a_clan and not self.state.get("pulled"):
+        if (lease := self.lease()) and self.is_in_a_clan and not self.state.get("pulled"):
             raise NoError(
-                f"{self.lease()} is lent, and what was written under it before is not read yet: nothing was logged. "
+                f"{lease} is lent, and what was written under it before is not read yet: nothing was logged. "
                 "Run `fleet sync` first"
             )
 
@@ -341,10 +330,7 @@ class Workspace:
         return fresh
 
     def session(self, agent: str) -> str:
-        """Return the agent's own session: the running one, or a new one after ``session_idle_minutes``.
-
-        It is noted in a file, and nobody waits for the disk: a session that a power failure forgets begins anew.
-        """
+        """Return the agent's own session: the running one, or a new one after ``session_idle_minutes``."""
         path = self.local / "session" / agent
         name, _, last = self.files.read(path).decode("ascii", "replace").strip().partition(" ")
         idle_ms = self.world.wall_ms() - int(last) if last.isdecimal() else -1
@@ -410,7 +396,7 @@ class Workspace:
     def snapshot(self, wait_s: float = BUSY_S) -> Iterator[bool]:
         """Refresh once; while the block runs, queries answer from the rows as they are then.
 
-        Yields whether the rows are up to date: False if another process holds the lock for longer than ``wait_s``.
+        Yields whether they are up to date: False if another process held the lock for all of ``wait_s``.
         """
         with ExitStack() as stack:
             current = [stack.enter_context(db.snapshot(wait_s)) for db in (self.db, *self._notes.values())]
@@ -481,8 +467,7 @@ class Workspace:
     def writer(self, agent: str) -> "Writer":
         """Return the writer of one agent's replica. The caller holds the write lock, or the log's.
 
-        Raises:
-            NoError: fleet 0.1 made this workspace, and it must be converted first.
+        Raises ``NoError`` where fleet 0.1 made this workspace, and it is not converted.
         """
         check_version(self.root)
         if lease := self.lease():
@@ -509,7 +494,7 @@ class Workspace:
                     "from now on; nothing is lost or counted twice"
                 )
             current = self.mint(agent)
-        return Writer(self, current.name, is_leased=False)
+        return Writer(self, current.name)
 
     def _is_ahead(self, name: str) -> bool:
         """Return whether a stamp under a replica lies in the future: whatever is stamped today would not count."""
@@ -528,7 +513,7 @@ class Workspace:
                 f"{lease} has stamps of the future, from a clock that ran ahead: of the lessons with such a stamp, "
                 "nothing that is written today counts under it. Lend this job another name (FLEET_REPLICA)"
             )
-        return Writer(self, lease, is_leased=True)
+        return Writer(self, lease)
 
     def _start_again_after_running_ahead(self) -> None:
         """Reissue, under new replicas, the edits that were stamped when the clock ran ahead."""
@@ -567,10 +552,9 @@ _MOVED = ("add", "first", "n", "parts", "rem", "set", "over")  # of a column, to
 class Writer:
     """Writer of the lines of one replica, which may be lent to this process, while the lock is held."""
 
-    def __init__(self, workspace: Workspace, name: str, *, is_leased: bool = True) -> None:
+    def __init__(self, workspace: Workspace, name: str) -> None:
         self.workspace = workspace
         self.name = name
-        self._is_leased = is_leased
 
     @property
     def agent(self) -> str:
@@ -579,8 +563,7 @@ class Writer:
 
     def tick(self) -> str:
         """Issue the next stamp."""
-        if self._is_leased:
-            self.workspace.check_lease()
+        self.workspace.check_lease()
         return self.workspace.clock.tick()
 
     def append(self, kind: Kind, lines: Sequence[Any], *, is_durable: bool = True) -> None:
@@ -613,9 +596,8 @@ class Writer:
     def hide(self, id_: str, stamp: str) -> None:
         """Make a lesson private: what was not sent yet leaves the shared files, the rest stays with the clan.
 
-        The agent's columns go as they are: joined with those that the clan has, each total counts once, and each edit
-        beats the clan's wording. Of a field that others worded last, the present value goes as a first wording. What
-        was logged before ``stamp`` must be counted, as it must be before ``publish``.
+        The agent's columns go as they are, so each total counts once. Of a field that others worded last, the present
+        value goes as a first wording. What was logged before ``stamp`` must be counted, as before ``publish``.
         """
         workspace, me, line = self.workspace, self.name, self.line(id_)
         lesson = fold(line, workspace.policy())
@@ -649,10 +631,7 @@ class Writer:
         self.append_private([join(self.edit(private, SCOPE, scope), edits.retire(private, self.name))])
 
     def set_own(self, values: Sequence[tuple[str, str, Any]]) -> None:
-        """Set fields for this agent alone, as (id, field, value), of its own lessons and of the clan's.
-
-        They stand in the private file; for a lesson of the clan's, on a record without a text.
-        """
+        """Set fields for this agent alone, as (id, field, value): in its file, of the clan's lessons without a text."""
         own = self.workspace.own_notes
         lines = [(own(self.agent, id_) or Line(id_), field, value) for id_, field, value in values]
         self.append_private([self.edit(line, field, value) for line, field, value in lines])

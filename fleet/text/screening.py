@@ -10,7 +10,7 @@ characters of ``[A-Za-z0-9._-]``.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from types import ModuleType
 from typing import NamedTuple
@@ -56,6 +56,12 @@ def counted(number: int, one: str, many: str = "") -> str:
     """Return a number with its noun: ``1 lesson``, ``1,200 discoveries``; ``many`` for any other plural."""
     many = many or (f"{one[:-1]}ies" if one.endswith("ry") else f"{one}s")
     return f"{number:,} {one if number == 1 else many}"
+
+
+def listed(texts: Sequence[str], number_max: int) -> str:
+    """Return the first of some texts in a row, and how many more there are."""
+    more = f" and {len(texts) - number_max:,} more" if len(texts) > number_max else ""
+    return ", ".join(texts[:number_max]) + more
 
 
 def shortened(text: str, chars_max: int) -> str:

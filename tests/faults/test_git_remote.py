@@ -1003,6 +1003,7 @@ def test_every_branch_that_we_take_git_takes_too():
         ("https://token@h/x", "https://***@h/x"),
         ("https://u:p@ss@h/x", "https://***@h/x"),
         ("https://u:p/ss@h/x", "https://***@h/x"),
+        ("https://t@h/x", "https://***@h/x"),
         ("https://h/x?token=1", "https://h/x?***"),
         ("https://h/@scope/x", "https://h/@scope/x"),
         ("https://h:8080/@scope/x", "https://h:8080/@scope/x"),

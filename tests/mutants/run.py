@@ -257,8 +257,8 @@ MUTANTS = [
     Mutant(
         "a shard line is dropped though no edition covers it",
         "fleet/share/outgoing.py",
-        "return missing_of(self._entries.get(name_of(entry)), entry) is None",
-        "return name_of(entry) in self._entries",
+        "if missing_of(edition.get(name_of(entry)), entry) is None}",
+        "if name_of(entry) in edition}",
         SIM,
     ),
     Mutant(

@@ -35,11 +35,7 @@ _DEFAULT = Settings()
 
 
 def check(url: str) -> str:
-    """Return the address of a live server, if it is one.
-
-    Raises:
-        UsageError: it is malformed, or would send clear text beyond this machine.
-    """
+    """Return the address of a live server; raise ``UsageError`` if it is none, or in clear text beyond this machine."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -71,11 +67,7 @@ class Access:
         return self._configured if self._configured.url or self._configured.serve else None
 
     def agreed(self) -> Settings | None:
-        """Return the room that somebody here agreed to; None where none is named.
-
-        Raises:
-            UsageError: nobody on this machine agreed to it, or its address is malformed.
-        """
+        """Return the room that somebody here agreed to, None where none is named; raise ``UsageError`` for no yes."""
         settings = self._named()
         if settings is None:
             return None
@@ -88,11 +80,7 @@ class Access:
         return settings
 
     def proposed(self) -> Settings | None:
-        """Return the configured room, whose address and variable anybody may have written; None where it is agreed to.
-
-        Raises:
-            UsageError: its address is malformed.
-        """
+        """Return the configured room, which anybody may have named; None where it is agreed to. Raises as ``check``."""
         settings = self._configured
         if not (settings.url or settings.serve) or self._state.agrees(consent.LIVE, _consented(settings)):
             return None
@@ -100,11 +88,7 @@ class Access:
         return settings
 
     def join(self, url: str = "", room: str = "", token_env: str = "") -> Settings:
-        """Agree to a room on this machine: to the given one, else to the configured one.
-
-        Raises:
-            UsageError: it cannot be a room. Nothing was changed.
-        """
+        """Agree to a room on this machine, the given one, else the configured one; raise ``UsageError`` for none."""
         if url or room or token_env or not (self._configured.url or self._configured.serve):
             here = f"ws://127.0.0.1:{_DEFAULT.port}"
             given = {"url": url or here, "room": room or _DEFAULT.room, "token_env": token_env or _DEFAULT.token_env}
@@ -146,12 +130,7 @@ def _consented(settings: Settings) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Location of a room.
-
-    Attributes:
-        url: of the server, ``ws://`` on this machine or ``wss://`` anywhere.
-        token: the server's access token; "" for this user's own server, whose token is read when it is needed.
-    """
+    """Location of a room; ``token``: "" for this user's own server, whose token is read when it is needed."""
 
     url: str
     room: str
@@ -176,8 +155,7 @@ class Where:
     def headers(self) -> dict[str, str]:
         """Headers of each request, with the token, since addresses end up in logs.
 
-        Raises:
-            ConnectionRefusedError: the server is on this machine and not this user's: nothing is sent to it.
+        Raises ``ConnectionRefusedError`` for a server on this machine that is not this user's: nothing is sent to it.
         """
         parts = urlsplit(self.url)
         token = self.token
@@ -196,9 +174,7 @@ class Where:
 def published(port: int, token: str) -> Iterator[None]:
     """Publish the token of the server on a port to this user's clients, while the block runs.
 
-    Raises:
-        DiskError: the file cannot be written, or is not this user's own.
-        BusyError: another server of this user's holds it.
+    Raises ``DiskError`` where the file is not this user's to write, ``BusyError`` where another server holds it.
     """
     path = _file(port)
     try:
@@ -231,23 +207,17 @@ def published(port: int, token: str) -> Iterator[None]:
 
 def _published_token(port: int) -> str:
     """Return the token of the server that this user runs on a port; "" where there is none."""
-    try:
+    with suppress(OSError):
         handle = os.open(_file(port), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-            return ""
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # succeeds once the server is gone
-    except BlockingIOError:
-        return os.read(handle, _TOKEN_BYTES_MAX).decode("utf-8", "replace").strip()
-    except OSError:
-        return ""
-    else:
-        return ""
-    finally:
-        os.close(handle)
+        try:
+            status = os.fstat(handle)
+            if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # succeeds once the server is gone
+        except BlockingIOError:
+            return os.read(handle, _TOKEN_BYTES_MAX).decode("utf-8", "replace").strip()
+        finally:
+            os.close(handle)
+    return ""
 
 
 def _file(port: int) -> Path:

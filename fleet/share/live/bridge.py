@@ -7,30 +7,21 @@ if git had brought them; when git does, the tree covers them. Rows that others g
 The bridge knows no socket: updates come in and go out as bytes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
 from typing import NamedTuple
 
 from crdt.doc import CLIENT_ID_BITS, NOT_TEXT, BadUpdateError, Change, Document, key_of, parts_of
-from fleet.model import discovery, limits, names
+from fleet.model import limits, names
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line, Refused
 from fleet.model.pattern import is_undone_before_sent
 from fleet.share import outgoing
 from fleet.share.live.wire import CARRIED, KEY_CHARS_MAX, UPDATE_BYTES_MAX, is_key_of, is_text
-from fleet.store.lines import (
-    DISCOVERIES,
-    PATTERNS,
-    Entry,
-    Kind,
-    LineReader,
-    joined_entries,
-    missing_of,
-    name_of,
-    raws_of,
-)
+from fleet.store.lines import PATTERNS, Entry, Kind, LineReader, joined_entries, missing_of, name_of, raws_of
 from fleet.store.workspace import Workspace
 
 ROOM_PATTERNS = 10_000
@@ -49,13 +40,7 @@ Updates = list[tuple[str, bytes]]
 
 @dataclass(slots=True)
 class _Counts:
-    """Totals since the start, in lines and rows.
-
-    Attributes:
-        arrived: lines written to the disk.
-        refused: rows, or lines in them, that cannot be used; they are in quarantine.
-        healed: rows that others had changed or deleted, and that were put again.
-    """
+    """Totals since the start: lines written here; rows and lines refused; rows that others spoiled, put again."""
 
     arrived: int = 0
     refused: int = 0
@@ -79,11 +64,11 @@ class Bridge:
         self._mine = {replica.name for replica in workspace.replicas().replicas} | {writer}
         self._unwritten: dict[str, dict[bytes, None]] = {}  # path to lines that are not on the disk yet
         self.documents: dict[str, Document] = {}
-        self._start_anew({BASE})
+        self.renew()
 
-    def _start_anew(self, rooms: Iterable[str]) -> None:
-        """Replace the documents by empty ones, each under a fresh client id."""
-        self.documents = {room: self._fresh() for room in rooms}
+    def renew(self) -> None:
+        """Begin with empty documents, each under a fresh client id: ours is taken, or a room was emptied."""
+        self.documents = {room: self._fresh() for room in self.documents or [BASE]}
         self.must_renew = False
         self._own: dict[str, int] = {}  # name to the hash of our row's text, which the document has
         self._writers: dict[str, tuple[str, ...]] = {}  # name to the writers with a row of it
@@ -103,16 +88,10 @@ class Bridge:
         self.documents.update({digit: self._fresh() for digit in new})
         return new
 
-    def renew(self) -> None:
-        """Replace all documents: somebody else writes under our client id, or a room was emptied."""
-        self._start_anew(list(self.documents))
-
-    def _document(self, name: str) -> tuple[str, Document]:
-        # The room is the first hex digit of an id or a hash.
-        digit = name[1] if name.startswith(CARRIED) else name.rpartition("-")[2][:1]
-        room = digit if len(self.documents) > 1 else BASE
-        room = room if room in self.documents else BASE
-        return room, self.documents[room]
+    def _room_of(self, name: str) -> str:
+        """Return the room of a name: the first hex digit of its id or hash, if there are further rooms."""
+        digit = name.removeprefix(CARRIED).rpartition("-")[2][:1]
+        return digit if digit in self.documents else BASE
 
     def _entry(self, name: str) -> Entry | None:
         """Return the join of all valid rows of one name."""
@@ -153,7 +132,7 @@ class Bridge:
 
     def _put(self, names: Sequence[str]) -> Updates:
         """Put the lines that the documents lack of some names under our own keys, if they pass the gate."""
-        batches: dict[str, dict[str, str]] = {}
+        rows: dict[str, str | None] = {}
         undone_unsent = self.workspace.db.undone_unsent()
         for name, entry in self.workspace.db.entries(names).items():
             key, in_room = key_of(name, self.writer), self._entry(name)
@@ -163,17 +142,16 @@ class Bridge:
             if name in undone_unsent and not self._is_known(missing, in_room):
                 self._withheld[name] = None
                 continue
-            own_text = self._document(name)[1].get(key) or ""
+            own_text = self.documents[self._room_of(name)].get(key) or ""
             own = _parsed(key, own_text).entry if self._may_join(key, own_text) else None
-            joined = joined_entries(own, missing)
-            text = b"\n".join(raws_of(joined)).decode() if joined is not None else ""
+            text = b"\n".join(raws_of(joined_entries(own, missing) or missing)).decode()
             if not is_text(text):
                 continue  # too large for a row: git carries it
-            batches.setdefault(self._document(name)[0], {})[key] = text
+            rows[key] = text
             self._changed.discard(key)
             self._own[name] = hash(text)
             self._note_writer(name, self.writer)
-        return self._all_updates(batches)
+        return self._updates(rows)
 
     def _is_known(self, missing: Entry, in_room: Entry | None) -> bool:
         """Return whether the room has a part of what an entry takes back, under whatever key."""
@@ -184,28 +162,24 @@ class Bridge:
 
     def _remove_rows(self) -> Updates:
         """Remove rows under keys of ours that others changed, where the documents lack nothing of what they had."""
-        batches: dict[str, dict[str, str | None]] = {}
-        for key in self._changed:
-            name = parts_of(key)[0]
-            batches.setdefault(self._document(name)[0], {})[key] = None
-            self._own.pop(name, None)
+        rows = dict.fromkeys(self._changed)
         self._changed.clear()
-        return self._all_updates(batches)
+        for key in rows:
+            self._own.pop(parts_of(key)[0], None)
+        return self._updates(rows)
 
-    def _all_updates(self, batches: Mapping[str, Mapping[str, str | None]]) -> Updates:
-        return [(room, update) for room, batch in batches.items() for update in self._updates(room, batch)]
-
-    def _updates(self, room: str, batch: Mapping[str, str | None]) -> Iterable[bytes]:
-        piece: dict[str, str | None] = {}
-        size = 0
-        for key, text in batch.items():
-            piece[key] = text
-            size += len(key) + len(text or "")
-            if size >= UPDATE_BYTES_MAX:
-                yield self.documents[room].put(piece)
-                piece, size = {}, 0
-        if piece and (update := self.documents[room].put(piece)):
-            yield update
+    def _updates(self, rows: Mapping[str, str | None]) -> Updates:
+        """Put rows into the documents of their rooms, or delete those that are None; return the updates for others."""
+        pieces, sizes = defaultdict[str, list[dict[str, str | None]]](lambda: [{}]), Counter[str]()
+        for key, text in rows.items():
+            room = self._room_of(parts_of(key)[0])
+            pieces[room][-1][key] = text
+            sizes[room] += len(key) + len(text or "")
+            if sizes[room] >= UPDATE_BYTES_MAX:
+                pieces[room].append({})
+                sizes[room] = 0
+        updates = [(room, self.documents[room].put(piece)) for room in pieces for piece in pieces[room]]
+        return [(room, update) for room, update in updates if update]
 
     # --- in -------------------------------------------------------------------------------------------------------
 
@@ -248,21 +222,21 @@ class Bridge:
         if writer == self.writer:
             return self._take_own(key, change)
         if writer in self._mine and not self._was_ours(key, change.after):
-            return [_refused(key, change.after, _FORGED)] if change.after is not None else []
-        row = _parsed(key, change.after) if change.after is not None else None
-        if row is not None and row.lines:
+            return _refused(key, change.after, _FORGED)
+        row = _parsed(key, change.after)
+        if row.lines:
             self._note_writer(name, writer)
             if name in self._withheld:  # somebody has it: its undo is news to them, and a retraction has another name
                 self._lacking.update(self._withheld)
                 self._withheld.clear()
-        if change.before is not None and self._has_shrunk(key, change.before, row):
-            self._lacking[name] = None
+        now = row.entry
+        if any(missing_of(now, entry) is not None for _, entry in _parsed(key, change.before).lines):
+            self._lacking[name] = None  # the row holds less than before: the documents may lack something
             self.counts.healed += 1
-        for raw, entry in row.lines if row is not None else ():
+        for raw, entry in row.lines:
             if missing_of(mine, entry) is not None:
-                path = row.kind.shard(writer)  # type: ignore[union-attr]
-                self._unwritten.setdefault(path, {})[raw] = None
-        return row.refused if row is not None else []
+                self._unwritten.setdefault(Kind.of_id(entry.id).shard(writer), {})[raw] = None
+        return row.refused
 
     def _take_own(self, key: str, change: Change) -> list[Refused]:
         """Check a row under our own key: an earlier start of ours put it, or somebody who may not."""
@@ -279,20 +253,15 @@ class Bridge:
         if is_ours:  # Yjs chose between the rows of an earlier start of ours and of this one
             return []
         self.counts.healed += 1
-        return [_refused(key, change.after, _FORGED)] if change.after is not None else []
+        return _refused(key, change.after, _FORGED)
 
     def _was_ours(self, key: str, text: str | None) -> bool:
         """Return whether this machine may have written a row under its key: everything in the row is known here."""
-        row = _parsed(key, text) if text is not None else None
-        if row is None or not row.lines or row.refused:
+        row, name = _parsed(key, text), parts_of(key)[0]
+        if not row.lines or row.refused:
             return False
-        mine = self.workspace.db.entries([parts_of(key)[0]]).get(parts_of(key)[0])
+        mine = self.workspace.db.entries([name]).get(name)
         return mine is not None and all(missing_of(mine, entry) is None for _, entry in row.lines)
-
-    def _has_shrunk(self, key: str, before: str, row: "_Row | None") -> bool:
-        """Return whether a row holds less than before: then the documents may lack something."""
-        present = row.entry if row is not None else None
-        return any(missing_of(present, entry) is not None for _, entry in _parsed(key, before).lines)
 
     def _write(self) -> None:
         """Write arrived lines to the disk, each to the shard of its writer; lines are kept until they are written."""
@@ -310,15 +279,8 @@ class Bridge:
 
 
 class _Row(NamedTuple):
-    """One parsed row.
+    """One parsed row: its valid lines, each with its entry, and the lines that are not used, with the reason."""
 
-    Attributes:
-        kind: the log that its lines belong to.
-        lines: the valid ones, as pairs of line and entry.
-        refused: the lines that are not used, with the reason.
-    """
-
-    kind: Kind
     lines: list[tuple[bytes, Entry]]
     refused: list[Refused]
 
@@ -328,32 +290,33 @@ class _Row(NamedTuple):
         return reduce(joined_entries, (entry for _, entry in self.lines), None)
 
 
-def _parsed(key: str, text: str) -> _Row:
-    """Return a row parsed; whatever is wrong with it is in ``refused``."""
+def _parsed(key: str, text: str | None) -> _Row:
+    """Return a row parsed, an empty one for None; whatever is wrong with it is in ``refused``."""
+    if text is None:
+        return _Row([], [])
     name, writer = parts_of(key)
     path = f"live:{key[:KEY_CHARS_MAX]}"
-    kind = DISCOVERIES if name.startswith(discovery.PREFIX) else PATTERNS
+    kind = Kind.of_id(name)
     if not names.is_replica(writer) or not is_key_of(key, writer):
-        return _Row(kind, [], [_refused(key, text, "a key of a live document that is no <id>|<replica>")])
+        return _Row([], _refused(key, text, "a key of a live document that is no <id>|<replica>"))
     if not is_text(text):
-        return _Row(kind, [], [_refused(key, text, "a row of a live document that is no text, or too long")])
+        return _Row([], _refused(key, text, "a row of a live document that is no text, or too long"))
     raw = text.encode("utf-8", "replace")
     if name.startswith(CARRIED):
-        kind = next((_kind_of(entry) for _, entry in LineReader().entries(PATTERNS, [raw], path)), PATTERNS)
+        kind = next((Kind.of_id(entry.id) for _, entry in LineReader().entries(PATTERNS, [raw], path)), PATTERNS)
     read = LineReader()
     valid: list[tuple[bytes, Entry]] = []
     for line_raw, entry in read.entries(kind, [raw], path):
-        if name_of(entry) == name and _kind_of(entry) is kind:
+        if name_of(entry) == name and Kind.of_id(entry.id) is kind:
             valid.append((line_raw, entry))
         else:
             read.refuse(Refused(path, 0, "a line that speaks of something else than its key", line_raw))
-    return _Row(kind, valid, read.refused)
+    return _Row(valid, read.refused)
 
 
-def _refused(key: str, text: str, reason: str) -> Refused:
+def _refused(key: str, text: str | None, reason: str) -> list[Refused]:
+    """Return a row that cannot be used, for the quarantine; none for one that was deleted."""
+    if text is None:
+        return []
     raw = b"" if text == NOT_TEXT else text[: limits.LINE_BYTES_MAX].encode("utf-8", "replace")
-    return Refused(f"live:{key[:KEY_CHARS_MAX]}", 0, reason, raw)
-
-
-def _kind_of(entry: Entry) -> Kind:
-    return DISCOVERIES if entry.id.startswith(discovery.PREFIX) else PATTERNS
+    return [Refused(f"live:{key[:KEY_CHARS_MAX]}", 0, reason, raw)]

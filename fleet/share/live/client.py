@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -73,7 +74,6 @@ class Live:
         self._synced: set[str] = set()
         self._answered: set[str] = set()  # rooms whose server got the updates that it lacked
         self._sending: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._opened_s: dict[str, float] = {}
         self._inbox: Updates = []
         self._wakeup = asyncio.Event()
         self._since = self._on = self._key = ""
@@ -84,12 +84,9 @@ class Live:
         self.problem = ""
 
     async def run(self, changed: Callable[[], Awaitable[object]]) -> None:
-        """Stay connected until cancelled.
+        """Stay connected until cancelled; raise ``FleetError`` where this agent cannot write here.
 
         ``changed`` returns, each time it is awaited, once a file of the clan may have changed.
-
-        Raises:
-            FleetError: this agent cannot write here.
         """
         with ExitStack() as opened:
             opened.callback(self._pool.shutdown)
@@ -121,8 +118,7 @@ class Live:
 
     async def _poll(self) -> None:
         """Renew our state, obey a pause, and retry lines that could not be written."""
-        renewed_s = noted_s = 0.0
-        noted: list[Online] = []
+        since_s, noted = 0.0, list[Online]()
         while True:
             await asyncio.sleep(POLL_S)
             # In one call: waking the thread costs more than both reads.
@@ -133,14 +129,13 @@ class Live:
             if self.problem:
                 self._wakeup.set()
             self._presence.forget_stale()
-            noted_s += POLL_S
-            if noted_s >= wire.RENEWED_S or _online(self._presence) != noted:
-                noted, noted_s = _online(self._presence), 0.0
+            since_s += POLL_S
+            is_due = since_s >= wire.RENEWED_S
+            since_s = 0.0 if is_due else since_s
+            if is_due or _online(self._presence) != noted:
+                noted = _online(self._presence)
                 await self._do(self._note_online, noted)
-            renewed_s += POLL_S
-            is_due = renewed_s >= wire.RENEWED_S or on != self._on
-            if is_due and BASE in self._sockets:
-                renewed_s = 0.0
+            if (is_due or on != self._on) and BASE in self._sockets:
                 await self._send(BASE, wire.Message(wire.AWARENESS, 0, await self._own_state()).encode())
 
     # --- work -----------------------------------------------------------------------------------------------------
@@ -246,41 +241,37 @@ class Live:
             if self._is_paused:
                 await asyncio.sleep(POLL_S)
                 continue
-            self._opened_s.pop(room, None)
+            opened_s = inf
             try:
-                await self._receive_from(room)
-            except ConnectionClosed as why:
-                if why.rcvd is not None and why.rcvd.code == RENEWED:
+                async with _connected(self._where, room, self.bridge.writer, self._key) as socket:
+                    opened_s = asyncio.get_running_loop().time()
+                    await self._converse(room, socket)
+            except (OSError, WebSocketException, TruncatedError, BadUpdateError) as why:
+                code = why.rcvd.code if isinstance(why, ConnectionClosed) and why.rcvd is not None else 0
+                if code == RENEWED:
                     await self._renew()
-                elif attempt == 0 and (why.rcvd is None or why.rcvd.code not in _GOING):
-                    self._log(f"live: {_reason(why)}; nothing is lost, it is tried again")
-            except (OSError, WebSocketException, TimeoutError, TruncatedError, BadUpdateError) as why:
-                if attempt == 0:
+                elif attempt == 0 and code not in _GOING:
                     self._log(f"live: {_reason(why)}; nothing is lost, it is tried again")
             # A connection that lasted resets the back-off, so that a restarted server is found soon. An attempt that
             # hangs does not, however long it hangs.
-            opened_s = self._opened_s.pop(room, None)
-            was_well = opened_s is not None and asyncio.get_running_loop().time() - opened_s > OPEN_S
+            was_well = asyncio.get_running_loop().time() - opened_s > OPEN_S
             attempt = 0 if was_well else attempt + 1
             await asyncio.sleep(self._rng.uniform(0, _pause_s_max(attempt)))
 
-    async def _receive_from(self, room: str) -> None:
-        async with _connected(self._where, room, self.bridge.writer, self._key) as socket:
-            self._sockets[room] = socket
-            self._opened_s[room] = asyncio.get_running_loop().time()
-            try:
-                await socket.send(
-                    wire.Message(wire.SYNC, wire.STEP_1, await self._do(self.bridge.documents[room].state)).encode()
-                )
-                if room == BASE:
-                    await socket.send(wire.Message(wire.AWARENESS, 0, await self._own_state()).encode())
-                async for data in socket:
-                    if isinstance(data, bytes):
-                        await self._handle(room, socket, data)
-            finally:
-                if self._sockets.get(room) is socket:
-                    del self._sockets[room]
-                    self._answered.discard(room)
+    async def _converse(self, room: str, socket: ClientConnection) -> None:
+        self._sockets[room] = socket
+        try:
+            state = await self._do(self.bridge.documents[room].state)
+            await socket.send(wire.Message(wire.SYNC, wire.STEP_1, state).encode())
+            if room == BASE:
+                await socket.send(wire.Message(wire.AWARENESS, 0, await self._own_state()).encode())
+            async for data in socket:
+                if isinstance(data, bytes):
+                    await self._handle(room, socket, data)
+        finally:
+            if self._sockets.get(room) is socket:
+                del self._sockets[room]
+                self._answered.discard(room)
 
     async def _handle(self, room: str, socket: ClientConnection, data: bytes) -> None:
         message = wire.Message.decode(data)
@@ -344,11 +335,7 @@ class Online(NamedTuple):
 
 
 async def who(where: Where, wait_s: float = 2.0) -> list[Online]:
-    """Return the clients in a room.
-
-    Raises:
-        RemoteUnavailable: the server did not answer, or refused the connection.
-    """
+    """Return the clients in a room; raise ``RemoteUnavailable`` where its server does not let us in."""
     presence = Presence(asyncio.get_running_loop().time)
     try:
         async with _connected(where, BASE, "") as socket:

@@ -91,11 +91,7 @@ class _Known(NamedTuple):
 class Presence:
     """Awareness: a state by client id, each with a clock; the state with the higher clock wins.
 
-    Args:
-        now_s: a monotonic clock, seconds.
-
-    Attributes:
-        own: our own client id, whose state nobody else can set; None for a server.
+    ``own``: our own client id, whose state nobody else can set; None for a server.
     """
 
     def __init__(self, now_s: Callable[[], float]) -> None:
@@ -126,8 +122,7 @@ class Presence:
         ``replica``: the sender, which reports no other replica's presence; None where the server has checked that.
         ``others``: clients of other senders, whose states in the update are passed over.
 
-        Raises:
-            TruncatedError: the bytes are no update, or hold more states than are kept.
+        Raises ``TruncatedError`` for no update, and for one with more states than are kept.
         """
         reader = doc.Reader(update)
         if (number := reader.number()) > STATES_MAX:
@@ -158,19 +153,17 @@ class Presence:
     def forget_stale(self) -> list[int]:
         """Set clients away that have not renewed their state; return them."""
         until = self._now_s() - STALE_S
-        stale = {
-            client: known for client, known in self._known.items() if known.updated_s < until and client != self.own
-        }
-        gone = [client for client, known in stale.items() if known.text != "null"]
+        silent = {client: known.updated_s for client, known in self._known.items() if client != self.own}
+        gone = [client for client in self.clients() if silent.get(client, until) < until]
         for client in gone:
             self.set(client, None)
-        for client in [client for client, known in stale.items() if known.updated_s < until - STALE_S]:
+        for client in (client for client, updated_s in silent.items() if updated_s < until - STALE_S):
             del self._known[client]
         return gone
 
     def leave(self, clients: Collection[int]) -> bytes:
         """Set clients away whose connection ended; return the update for others, b"" for none."""
-        here = [client for client in clients if client in self._known and self._known[client].text != "null"]
+        here = [client for client in self.clients() if client in clients]
         for client in here:
             self.set(client, None)
         return self.encode(here) if here else b""
