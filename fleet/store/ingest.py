@@ -501,9 +501,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             taken.put_back = [
                 plan.path for plan in plans if plan.gains and oids_before.get(plan.path) == oids.get(plan.path, "")
             ]
-            if get_meta(connection, "shrunk"):
-                for kind in KINDS if writer else ():
-                    self._spill(rows, kind, kind.shard(writer), plans)
+            has_shrunk = bool(get_meta(connection, "shrunk"))
             taken.refused.update(connection.execute(_REFUSED))
             self._write(rows, plans)
             if plans:  # they are read like any others, and their bad lines noted
@@ -511,6 +509,8 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             taken.refused.update(connection.execute(_REFUSED))
             oids_by_path = [("" if plan.kept else plan.oid, plan.path) for plan in plans]
             connection.executemany("UPDATE file SET oid = ? WHERE path = ?", oids_by_path)
+            if has_shrunk and writer:
+                self._spill(rows, writer)
             set_meta(connection, "shrunk", "")
             self._end(rows)
             taken.changed_ids.update(Contents(connection).names(generation))
@@ -575,17 +575,13 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         if plan.kept or leaving:
             yield (b"" if last == b"\n" else b"\n") + plan.kept + leaving
 
-    def _spill(self, rows: Rows, kind: Kind, shard: str, plans: list[_Plan]) -> None:
-        """Plan content of rows that neither the tree nor a file has into the own shard: a file was cut or deleted."""
-        missing = rows.missing(kind, (self._blocks(rows, plan) for plan in plans if _kind(plan.path) is kind))
-        if not missing:
-            return
-        index = next((index for index, plan in enumerate(plans) if plan.path == shard), len(plans))
-        if index == len(plans):
-            plans.append(_Plan(shard, "", self.files.read(self.clan / shard), b"", gains=True))
-        kept = plans[index].kept
-        end = b"\n" if kept and not kept.endswith(b"\n") else b""  # of a line that a crash tore off
-        plans[index] = msgspec.structs.replace(plans[index], kept=kept + end + missing, gains=True)
+    def _spill(self, rows: Rows, writer: str) -> None:
+        """Append content of rows that neither the tree nor a file has to the shards of a writer."""
+        for kind in KINDS:
+            contents = ([self.files.read(source.file)] for source in self.sources() if source.kind is kind)
+            if missing := rows.missing(kind, contents):
+                self.files.append(self.clan / kind.shard(writer), missing)
+        self._join_files(rows, self.sources())
 
     def lacks_lines(self) -> bool:
         """Return whether the last refresh found a file deleted or cut: rows may have content that no file has."""
@@ -598,23 +594,13 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         """
         self.refresh()
         with self._changing() as rows:
-            for kind in KINDS:
-                contents = ([self.files.read(source.file)] for source in self.sources() if source.kind is kind)
-                if missing := rows.missing(kind, contents):
-                    self.files.append(self.clan / kind.shard(writer), missing)
-            self._join_files(rows, self.sources())
+            self._spill(rows, writer)
             set_meta(rows.connection, "shrunk", "")
             self._end(rows)
 
     def _write(self, rows: Rows, plans: Sequence[_Plan]) -> None:
-        """Write the files that gain lines, and only then those that lose some.
-
-        Where one file alone gains lines, it is replaced at once: what leaves it comes into no other.
-        """
+        """Write the files that gain lines, and only then those that lose some."""
         gaining = [plan for plan in plans if plan.gains]
-        if len(gaining) == 1:
-            index, plan = plans.index(gaining[0]), msgspec.structs.replace(gaining[0], leaving=b"")
-            gaining, plans = [plan], [*plans[:index], plan, *plans[index + 1 :]]
         is_durable = len(gaining) <= _FSYNC_FILES_MAX
         for plan in gaining:
             self._put(self.clan / plan.path, self._blocks(rows, plan, plan.leaving), is_durable=is_durable)

@@ -1,9 +1,11 @@
 """Queries over the joined records: one SELECT each. Every one brings the rows up to date first."""
 
+import heapq
 import json
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
+from operator import attrgetter
 from sqlite3 import Connection
 from typing import Any, Literal, TypeVar
 
@@ -48,6 +50,7 @@ _HOLDING_MAX = 2_000
 """Most rows that are read for literal parts: replicas and keys stand in a line, too."""
 SHORT_CHARS_MIN = len("p-000000")
 _BATCH_ROWS = 500
+_id = attrgetter("id")
 
 
 def ranked(patterns: Iterable[Pattern], order: Order) -> list[Pattern]:
@@ -62,7 +65,7 @@ def ranked(patterns: Iterable[Pattern], order: Order) -> list[Pattern]:
         evidence = () if order == "sight" else (lesson.witnesses(), lesson.weight("sessions"))
         return (*evidence, lesson.weight("seen"))
 
-    lessons = sorted(patterns, key=lambda each: each.id)
+    lessons = sorted(patterns, key=_id)
     return sorted(lessons, key=lambda each: (each.is_published, counts(each), each.recency), reverse=True)
 
 
@@ -258,17 +261,9 @@ class Patterns(_Table):
     def lessons(self) -> Iterator[Pattern]:
         """Yield all lessons by id, merged records as one."""
         grouped = self.groups()
-        merged_ids: set[str] = set()
-        for record in self.records():
-            if record.id in merged_ids:
-                continue
-            lesson = record
-            if record.id in grouped:
-                members = self.some(grouped[record.id])
-                merged_ids.update(member.id for member in members)
-                lesson = merged(members)
-            if lesson.is_listed:
-                yield lesson
+        alone = (each for each in self.records() if each.is_listed and each.id not in grouped)
+        united = sorted(self._united("sight"), key=_id)
+        yield from heapq.merge(alone, united, key=_id)
 
     def used(self) -> list[Pattern]:
         """Return the listed lessons that are published, or that were ever shown, met again or found to hurt.

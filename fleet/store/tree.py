@@ -101,8 +101,12 @@ def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str]) -> _S
             entries.refused.append(path)
         elif not is_ours and path.startswith(_FOLDERS) and path.endswith(".jsonl"):
             entries.ignored[path] = MISNAMED
-        elif is_ours and (why := known.get(entry.oid) or _reason_to_ignore(path, entry.size)):
+        elif is_ours and (why := known.get(entry.oid)):
             entries.ignored[path] = why
+        elif is_ours and "/" in path and entry.size > limits.SHARD_BYTES_MAX:
+            entries.ignored[path] = (
+                f"larger than the {limits.SHARD_BYTES_MAX // 2**20} MiB that are read of one replica"
+            )
         elif is_ours and (entry.size > BLOB_BYTES_MAX or total + entry.size > TREE_BYTES_MAX):
             entries.large.append(path)
         elif is_ours:
@@ -117,14 +121,6 @@ def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str]) -> _S
             del entries.files[path]
             entries.ignored[path] = f"beyond the {limits.SHARDS_MAX:,} shards of a clan that are read"
     return entries
-
-
-def _reason_to_ignore(path: str, size: int) -> str:
-    """Return why a shard of a size is not read, "" where it is."""
-    if "/" not in path or size <= 0:
-        return ""
-    is_large = size > limits.SHARD_BYTES_MAX
-    return f"larger than the {limits.SHARD_BYTES_MAX // 2**20} MiB that are read of one replica" if is_large else ""
 
 
 def too_much(path: str, content: IO[bytes]) -> str:
@@ -151,6 +147,8 @@ def is_clan_path(path: str) -> bool:
 
 class GitTree:
     """The trees that were fetched, in fleet's own bare repository, and which of them is taken in.
+
+    Whatever reads a tree raises ``TreeGoneError`` where it is not here.
 
     Args:
         folder: of the repository; need not exist.
@@ -185,30 +183,22 @@ class GitTree:
         return ""
 
     def paths(self, commit: str) -> Paths:
-        """Return the clan's files in a commit's tree; none for "".
-
-        Raises:
-            TreeGoneError: the commit is not here.
-        """
-        with _gone():
-            return self._sorted(commit).files
+        """Return the clan's files in a commit's tree; none for ""."""
+        return self._sorted(commit).files
 
     def _sorted(self, commit: str) -> _SortedEntries:
-        return sort_entries(self._bare.listing(commit), self._bare.ignored())
+        with _gone():
+            return sort_entries(self._bare.listing(commit), self._bare.ignored())
 
     def ignored(self) -> dict[str, str]:
         """Return the clan's paths of the tree that is taken in which are not read, and why."""
-        with suppress(TreeGoneError), _gone():
+        with suppress(TreeGoneError):
             entries = self._sorted(self.head())
             return entries.ignored | dict.fromkeys(filter(is_clan_path, entries.refused), _NOT_PLAIN)
         return {}
 
     def has(self, path: str) -> bool:
-        """Return whether anything stands at a path of the tree that is taken in, readable or not.
-
-        Raises:
-            TreeGoneError: the tree is not here.
-        """
+        """Return whether anything stands at a path of the tree that is taken in, readable or not."""
         with _gone():
             return path in self._bare.listing(self.head())
 
@@ -218,20 +208,12 @@ class GitTree:
 
     @contextmanager
     def open(self, oid: str) -> Iterator[IO[bytes]]:
-        """Hold the bytes behind one id open for reading: no more of them need be in memory than are looked at.
-
-        Raises:
-            TreeGoneError: it is not here.
-        """
+        """Hold the bytes behind one id open for reading: no more of them need be in memory than are looked at."""
         with _gone(), self._bare.open(oid) as content:
             yield content
 
     def read(self, oid: str) -> bytes:
-        """Return the bytes behind one id.
-
-        Raises:
-            TreeGoneError: it is not here.
-        """
+        """Return the bytes behind one id."""
         with self.open(oid) as content:
             return content.read()
 
@@ -240,10 +222,7 @@ class GitTree:
         self._bare.set_ref(FETCHED, commit)
 
     def descends(self, new: str, old: str) -> bool:
-        """Return whether a commit is another one or has it in its history.
-
-        Whatever is unknown here descends of nothing; all descends of "".
-        """
+        """Return whether a commit is another one, or "", or has it in its history; False for one unknown here."""
         if not old or new == old:
             return True
         with _gone():
@@ -265,11 +244,7 @@ class GitTree:
             return self._bare.pushers(head, folder, since)
 
     def forget_history(self) -> None:
-        """Let go of every object behind the commit that is taken in.
-
-        Raises:
-            TreeGoneError: it could not be done.
-        """
+        """Let go of every object behind the commit that is taken in."""
         if self.head():
             with _gone(), self._bare.locked():
                 self._bare.forget_history()
