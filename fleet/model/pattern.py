@@ -332,8 +332,7 @@ def _counted_columns(line: Line, policy: Policy) -> dict[str, Column]:
 def _confirmed_words(line: Line, columns: Mapping[str, Column]) -> dict[str, Column]:
     """Return the text of a lesson from a blocked writer's column, if others logged the lesson and none of them has it.
 
-    They met these very words, since the id is their hash, and had no need to repeat them. A restore or an undo is no
-    log: it counts nothing.
+    They met these very words, since the id is their hash. A restore or an undo is no log.
     """
     is_logged = any(column.add and (column.n or column.parts) for column in columns.values())
     if not is_logged or any("text" in column.first or "text" in column.set for column in columns.values()):
@@ -579,14 +578,11 @@ class Merges:
         return self.connected(self._edges.items())
 
     def merging(self, here: Container[str], first: str, second: str) -> tuple[str, str]:
-        """Return the edge, as (source, target), that merges two lessons.
+        """Return the edge, as (source, target), that merges two lessons; raise ``NoError`` where they are one already.
 
-        The larger id points to the smaller, or if a record points elsewhere already, the end of its chain does: a
-        field has one value, and overwriting it would take a third record out of the set. Of two ends, one whose record
-        is ``here`` is the source.
-
-        Raises:
-            NoError: they are one lesson already.
+        The larger id points to the smaller, or if a record points elsewhere already, the end of its chain does: a field
+        has one value, and overwriting it would take a third record out of the set. Of two ends, one whose record is
+        ``here`` is the source.
         """
         if first == second:
             raise NoError(f"{first} is one lesson already; nothing was changed")
@@ -599,13 +595,10 @@ class Merges:
         return source, self._end(into)
 
     def unmerging(self, pattern_id: str) -> list[str]:
-        """Return the records whose edge has to be cleared to undo a merge.
+        """Return the records whose edge has to be cleared to undo a merge; raise ``NoError`` where none was.
 
         That is the record itself, or if it points nowhere, those that point to it. In the first case, records that
         were merged into it before stay with it.
-
-        Raises:
-            NoError: it is not merged.
         """
         sources = sorted(source for source, target in self._edges.items() if target == pattern_id)
         cleared = [pattern_id] if pattern_id in self._edges else sources

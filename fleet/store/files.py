@@ -99,10 +99,7 @@ class Files:
         """Append to a file and return once the data is on the disk; unless ``is_durable``, once it is written.
 
         A last line that a crash tore off gets its line end first, so that only that line is damaged. The caller holds
-        the file's lock.
-
-        Raises:
-            DiskError: the data is not in the file, and must not be acknowledged.
+        the file's lock. It raises ``DiskError`` where the data is not in the file.
         """
         with self._writing(path):
             self._prepare(path)
@@ -126,12 +123,9 @@ class Files:
         self.written += is_durable
 
     def replace(self, path: Path, data: bytes, *, is_durable: bool = True) -> bool:
-        """Replace a file atomically if its bytes differ; return whether they did.
+        """Replace a file atomically if its bytes differ, or raise ``DiskError``; return whether they did.
 
         Unless ``is_durable``, without fsync: for files that can be derived again.
-
-        Raises:
-            DiskError: the old file is unchanged.
         """
         if self._same(path, data):
             return False
@@ -178,9 +172,7 @@ class Files:
     def lock(self, path: Path, wait_s: float = limits.LOCK_WAIT_S) -> Iterator[None]:
         """Hold an exclusive lock while a ``with`` block runs. It ends with its process, so it is never stale.
 
-        Raises:
-            BusyError: another process held it for longer than ``wait_s``.
-            DiskError: its file can be neither opened nor created, or its file system has no locks.
+        It raises ``BusyError`` after ``wait_s``, and ``DiskError`` where it has no file, or the file system no locks.
         """
         if path.parent != self.root and is_no_folder(path.parent):  # no correction is lost: all use the file beside it
             path = path.parent.with_name(path.name)

@@ -327,11 +327,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
 
     @contextmanager
     def _changing(self) -> Iterator[Rows]:
-        """Hold the rows in a transaction of their own.
-
-        Raises:
-            DiskError: they were not written: the next refresh reads what stands in files and in the tree.
-        """
+        """Hold the rows in a transaction of their own; what is not written then is read by the next refresh."""
         try:
             with self.database.transaction() as connection:
                 yield self._rows(connection)

@@ -276,11 +276,7 @@ class JsonLines:
                 continue
 
     def add(self, lines: Iterable[msgspec.Struct]) -> None:
-        """Add lines, screened, in one write that is on the disk when this returns. The caller holds the file's lock.
-
-        Raises:
-            DiskError: none of them is there.
-        """
+        """Add lines, screened, in one durable write, or raise ``DiskError``. The caller holds the file's lock."""
         encoded = b"".join(msgspec.json.encode(screened(msgspec.to_builtins(each))) + b"\n" for each in lines)
         if encoded:
             self._files.append(self._path, encoded)
