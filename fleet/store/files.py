@@ -9,7 +9,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
@@ -25,9 +25,7 @@ _COARSE_TICK_NS = 1_100_000_000  # ... and of one that counts seconds
 _PRIVATE = ".fleet"  # consent, exposures and the replica concern this user alone
 _PUBLIC = 0o644
 _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC
-_APPEND = os.O_RDWR | os.O_APPEND | _PLAIN
-_NOTE = os.O_RDWR | _PLAIN
-_LOCK = os.O_RDWR | _PLAIN
+_WRITE = os.O_RDWR | os.O_CREAT | _PLAIN
 _NO_SUCH_FSYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF})
 """Errors of a file system that keeps a folder's entries itself, such as SMB and virtiofs."""
 LEFT_OUT = rb"<!-- a line of (\d+) bytes is not read -->"
@@ -58,17 +56,16 @@ class Files:
 
         A clone may have links to anywhere: their targets would be shown to a model, or taken for files of fleet.
         """
-        with self.open(path) as file:
-            try:
-                return file.read() or b""  # a pipe without a writer reads as None
-            except OSError as why:
-                raise _unreadable(path, why) from why
+        return self._read(path, lambda file: file.read() or b"")  # a pipe without a writer reads as None
 
     def page(self, path: Path) -> bytes:
         """Return a page's bytes as ``read``, with a comment in place of each line of over ``PAGE_LINE_BYTES_MAX``."""
+        return self._read(path, lambda file: b"".join(_rows(file)))
+
+    def _read(self, path: Path, read: Callable[[IO[bytes]], bytes]) -> bytes:
         with self.open(path) as file:
             try:
-                return b"".join(_rows(file))
+                return read(file)
             except OSError as why:
                 raise _unreadable(path, why) from why
 
@@ -103,7 +100,7 @@ class Files:
         """
         with self._writing(path):
             self._prepare(path)
-            handle = os.open(path, _APPEND | os.O_CREAT, self._mode(path))
+            handle = os.open(path, _WRITE | os.O_APPEND, self._mode(path))
             try:
                 size = os.fstat(handle).st_size
                 if size and os.pread(handle, 1, size - 1) != b"\n":
@@ -157,7 +154,7 @@ class Files:
         """Overwrite a small file of fixed size without fsync: for values that can be derived again."""
         with self._writing(path):
             self._prepare(path)
-            handle = os.open(path, _NOTE | os.O_CREAT, self._mode(path))
+            handle = os.open(path, _WRITE, self._mode(path))
             try:
                 os.pwrite(handle, data, 0)
             finally:
@@ -178,7 +175,7 @@ class Files:
             path = path.parent.with_name(path.name)
         with self._writing(path):
             self._prepare(path)
-            handle = os.open(path, _LOCK | os.O_CREAT, self._mode(path))
+            handle = os.open(path, _WRITE, self._mode(path))
         try:
             _wait_for(handle, path, wait_s)
             yield

@@ -100,10 +100,7 @@ class LineReader(msgspec.Struct):
                 elif raw.startswith(_MARKERS):
                     self.markers[path] = self.markers.get(path, 0) + 1
                 elif raw.strip():
-                    yield (
-                        number,
-                        raw[len(_BOM) :] if raw.startswith(_BOM + b'{"') else raw,
-                    )  # `cat` left it between files
+                    yield number, raw.removeprefix(_BOM)  # `cat` left it between files
 
     def entry(self, kind: Kind, raw: bytes, path: str, number: int) -> Entry | None:
         """Return the entry that one line holds; None for one that is refused, which is noted."""
@@ -162,17 +159,17 @@ def _blocks(data: Iterable[bytes]) -> Iterator[bytes | _Oversize]:
         whole, newline, rest_new = (rest + chunk).rpartition(b"\n")
         rest = rest_new
         if newline:
-            yield from _without_carriage_returns(whole)
+            yield _without_carriage_returns(whole)
         if len(rest) > limits.LINE_BYTES_MAX + 1:
             skipped, rest = _Oversize(len(rest), rest[: limits.LINE_BYTES_MAX]), b""
     if skipped is not None:
         yield skipped
     elif rest:
-        yield from _without_carriage_returns(rest)
+        yield _without_carriage_returns(rest)
 
 
-def _without_carriage_returns(block: bytes) -> Iterator[bytes]:
-    yield block.replace(b"\r\n", b"\n").removesuffix(b"\r") if b"\r" in block else block
+def _without_carriage_returns(block: bytes) -> bytes:
+    return block.replace(b"\r\n", b"\n").removesuffix(b"\r") if b"\r" in block else block
 
 
 def name_of(entry: Entry) -> str:

@@ -169,9 +169,7 @@ class Patterns(_Table):
 
     def group(self, id_: str) -> list[str]:
         """Return the ids of all records merged with this one, itself included, sorted."""
-        members = self.groups().get(id_, [id_])
-        query = "SELECT id FROM pattern WHERE id = ?"
-        return self._ingest.ask(lambda db: [row[0] for member in members for row in db.execute(query, (member,))])
+        return [each.id for each in self.some(self.groups().get(id_, [id_]))]
 
     def lesson(self, id_: str) -> Pattern | None:
         """Return the lesson that a record is, or is a part of."""
@@ -230,8 +228,8 @@ class Patterns(_Table):
 
     def retired(self, count: int) -> list[Pattern]:
         """Return the records that were retired last."""
-        rows = self._rows("SELECT id FROM pattern WHERE NOT listed AND text != '' ORDER BY last DESC LIMIT ?", count)
-        return [each for each in self.some([id_ for (id_,) in rows]) if not each.is_present]
+        records = self._folded(f"{_LINE} WHERE NOT listed AND text != '' ORDER BY last DESC LIMIT ?", count)
+        return [each for each in records if not each.is_present]
 
     def since(self, generation: int, count: int) -> list[Pattern]:
         """Return the newest of the lessons that changed after a generation, merged records as one."""
