@@ -177,12 +177,16 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         return self._read(act)
 
     def _read(self, act: Callable[[Connection], T]) -> T:
+        return self._mending(lambda: act(self.database.open() if self.database.exists else Database(None).open()))
+
+    def _mending(self, act: Callable[[], T], wait_s: float = BUSY_S) -> T:
+        """Return what a function returns; if the database makes trouble, once more with a mended one."""
         try:
-            return act(self.database.open() if self.database.exists else Database(None).open())
+            return act()
         except TROUBLE as why:
             self._mend(why)
-        self.refresh()
-        return act(self.database.open())
+        self._refreshed(wait_s)
+        return act()
 
     def snapshot(self, wait_s: float = BUSY_S) -> AbstractContextManager[bool]:
         """Refresh once; while the block runs, queries answer from the rows as they are then.
@@ -210,11 +214,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         Returns False where another process does so and is not done within ``wait_s``: then the rows are as they were.
         A first build of a large clan is left to a caller that can wait for it.
         """
-        try:
-            return self._refreshed(wait_s)
-        except TROUBLE as why:
-            self._mend(why)
-        return self._refreshed(wait_s)
+        return self._mending(lambda: self._refreshed(wait_s), wait_s)
 
     def _mend(self, why: Exception) -> None:
         """Delete a damaged database; answer from memory where it cannot be written; raise where neither helps."""
@@ -525,8 +525,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
                 self.warn(f"{path} is larger than {BLOB_BYTES_MAX:,} bytes: it is read, and left as it is")
                 continue
             compared.append((path, oid, *self._compared(rows, path, oid)))
-        aside = self.aside() if rows.has_refused() else set[bytes]()
-        wanted = set[bytes]()
+        aside, wanted = self.aside(), set[bytes]()
         for kind in KINDS:
             lines = chain.from_iterable(own for path, _, own, _ in compared if _kind(path) is kind)
             wanted |= rows.wanted(kind, (raw for raw in lines if raw not in aside))

@@ -420,10 +420,6 @@ class Rows:
                 update = "UPDATE discovery SET at = ?, retracts = ?, generation = ? WHERE id = ?"
                 self.connection.execute(update, (*shown_now, self._generation, each))
 
-    def has_refused(self) -> bool:
-        """Return whether a line of any file here cannot be read."""
-        return self.connection.execute("SELECT 1 FROM refused LIMIT 1").fetchone() is not None
-
     def forget_refused(self, path: str, behind: int = 0) -> None:
         """Forget the refused lines of a file behind one that stays read."""
         self.connection.execute("DELETE FROM refused WHERE path = ? AND number > ?", (path, behind))
