@@ -48,22 +48,10 @@ TROUBLE: tuple[type[Exception], ...] = (
     AttributeError,  # a value of another kind than was written
     LookupError,
 )
+_UNWRITABLE = {getattr(sqlite3, f"SQLITE_{name}") for name in ("READONLY", "FULL", "IOERR", "CANTOPEN", "PERM")}
+_OCCUPIED = ("BUSY", "LOCKED", "NOMEM", "INTERRUPT", "AUTH", "PROTOCOL")
 # None of these means that the file is damaged: making it anew would help nobody.
-_NO_DAMAGE = frozenset(
-    {
-        *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL),
-        *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM),
-        *(sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_PROTOCOL),
-    }
-)
-
-
-_UNWRITABLE = frozenset(
-    {
-        *(sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN),
-        sqlite3.SQLITE_PERM,
-    }
-)
+_NO_DAMAGE = _UNWRITABLE | {getattr(sqlite3, f"SQLITE_{name}") for name in _OCCUPIED}
 
 
 class _DamagedError(sqlite3.DatabaseError):
@@ -149,9 +137,8 @@ class Database:
         """Return the first error that SQLite finds in the file, "" for none, or for no file. Changes nothing."""
         if not self.exists:
             return ""
-        quoted = str(self.path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
         try:
-            with closing(sqlite3.connect(f"file:{quoted}?mode=ro", uri=True, timeout=2.0)) as connection:
+            with closing(sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", uri=True, timeout=2.0)) as connection:
                 result = str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
         except TROUBLE as why:
             return (str(why) or type(why).__name__) if is_damage(why) else ""  # busy or unreadable is not damaged

@@ -235,12 +235,10 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         if not self._ensure_database(wait_s):
             return False
         connection = self.database.open()
-        version, sources = _data_version(connection), self.sources()
-        if self._is_stale(connection, sources):
+        if self._is_stale(connection, self.sources()):
             try:
                 with self.database.transaction(wait_s) as connection:
-                    if _data_version(connection) != version:  # another process has joined lines meanwhile
-                        sources = self.sources()
+                    sources = self.sources()  # another process may have joined lines meanwhile
                     if self._is_stale(connection, sources):
                         self._join_all(connection, sources)
             except BusyError:
@@ -807,11 +805,6 @@ def _kind(path: str) -> Kind:
     kind = Kind.of(path)
     assert kind is not None, path  # noqa: S101 - paths were sorted before
     return kind
-
-
-def _data_version(connection: Connection) -> int:
-    """Return a number that is another one once another connection has changed the database."""
-    return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
 
 def _plainly(path: str, flags: int) -> int:

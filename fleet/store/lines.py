@@ -65,18 +65,15 @@ class LineReader(msgspec.Struct):
 
     Attributes:
         refused: lines that cannot be used: the first of them, as many as memory is spent on.
-        count: how many cannot be used, all counted.
         markers: number of conflict-marker lines, which are skipped, by the file's path.
     """
 
     refused: list[Refused] = []
-    count: int = 0
     markers: dict[str, int] = {}
     _bytes: int = 0
 
     def refuse(self, refused: Refused) -> None:
         """Keep a refused line, as far as memory allows: a file full of them must not fill it."""
-        self.count += 1
         if len(self.refused) < limits.REFUSED_KEPT_MAX and self._bytes < limits.REFUSED_BYTES_MAX:
             self.refused.append(refused)
             self._bytes += len(refused.raw)
