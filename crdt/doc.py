@@ -29,7 +29,7 @@ _PANIC = "PanicException"
 
 
 class BadUpdateError(ValueError):
-    """Bytes that are no update, or an update that is refused. A part of it may be applied; the document still works.
+    """Bytes that are no update, or an update that is refused. The document still works, unless ``is_broken``.
 
     Attributes:
         changes: the keys whose rows changed all the same.
@@ -81,11 +81,7 @@ def parts_of(key: str) -> tuple[str, str]:
 
 
 class Document:
-    """One replica's copy of a shared document.
-
-    Args:
-        client_id: random, ``CLIENT_ID_BITS`` long, never used before.
-    """
+    """One replica's copy of a shared document. Its client id is random, ``CLIENT_ID_BITS`` long, never used before."""
 
     def __init__(self, client_id: int) -> None:
         self.client_id = client_id
@@ -219,11 +215,7 @@ encode_bytes = write_message
 
 
 class Reader:
-    """Reader of the numbers and bytes in a message. Each read raises ``TruncatedError`` at the end.
-
-    Attributes:
-        position: offset of the next byte.
-    """
+    """Reader of the numbers and bytes of a message, from ``position`` on. ``TruncatedError`` is raised at its end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

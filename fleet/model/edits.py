@@ -169,9 +169,7 @@ def set_field(line: Line, field: str, value: Any, me: str, stamp: str, cut: str)
     """Return the edit of one field: it beats the first wordings, and every edit that this machine knows.
 
     An edit from the future, stamped beyond the cut, gets a mark in ``over``: else it would beat this one when the clock
-    reaches it.
-
-    ``cut`` is the stamp up to which edits are folded here. The writer's own edits must all be stamped earlier.
+    reaches it. The writer's own edits must all be stamped earlier.
     """
     over = {
         writer: {field: column.set[field][0]}

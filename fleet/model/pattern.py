@@ -381,9 +381,8 @@ def _removed(columns: Mapping[str, Column]) -> dict[str, str]:
 def is_undone_before_sent(news: Line, base: Line | None) -> bool:
     """Return whether what others lack of a lesson is no more than what was stated and undone before they had any of it.
 
-    Whoever stated it: under the names in a copy, a backup or a renamed folder somebody else may write by now.
-
-    ``base``: what they have; None for nothing. If they have part of a column, the undo of that part is news to them.
+    Whoever stated it: under the names in a copy, a backup or a renamed folder somebody else may write by now. If others
+    have part of a column (in ``base``), the undo of that part is news to them.
     """
     columns = news.w.values()
     if base is not None and not base.w.keys().isdisjoint(news.w):

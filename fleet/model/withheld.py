@@ -198,9 +198,8 @@ class Arrivals:
         return writer if writer in self._writers else NEWCOMERS
 
     def held(self, lessons: Callable[[], int], counted: dict[str, tuple[Stamp, list[str]]], now: Stamp) -> list[Held]:
-        """Return the parts that a person is asked about.
+        """Return the parts that a person is asked about; ``lessons`` returns the number of lessons before.
 
-        ``lessons``: returns the number of lessons before.
         ``counted``: by group a time, and the ids whose edits have counted since. It gets those that count now.
         """
         parts = [self._held(OWN, writer, id_, writer, change) for (id_, writer), change in self._own.items()]

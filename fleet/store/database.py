@@ -283,9 +283,6 @@ _FOREVER = "forever"
 class Local:
     """The local database of one workspace, opened when it is first asked.
 
-    Args:
-        machine: returns the fingerprint of this machine, for which consents hold.
-
     Attributes:
         written: number of transactions that were committed.
     """

@@ -34,10 +34,7 @@ _ADVICE = "`fleet doctor` lists what this user may not read or write"
 
 
 class Files:
-    """The files below one root folder.
-
-    Args:
-        root: nothing outside it is ever written.
+    """The files below one root folder; nothing outside it is ever written.
 
     Attributes:
         homes: folder of the agents' own files: logs, notes, memories.

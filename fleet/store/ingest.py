@@ -191,8 +191,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     def snapshot(self, wait_s: float = BUSY_S) -> AbstractContextManager[bool]:
         """Refresh once; while the block runs, queries answer from the rows as they are then.
 
-        A snapshot within another is that one. Yields whether it is up to date: False where another process is at it and
-        not done within ``wait_s``.
+        A snapshot within another is that one. Yields whether it is up to date (``refresh``).
         """
         return self._holding(self.refresh(wait_s) if self._snapshot is None else self._snapshot)
 
@@ -462,7 +461,6 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         """Move to another fetched tree, and bring the files here in step with it. The caller holds the write lock.
 
         In this order: what is to be asked, the ref, the files that gain lines, those that lose lines, the transaction.
-
         Content of rows that no file has is written to the shards of ``writer``, a replica of our own.
         """
         assert self.tree is not None  # noqa: S101 - lines that never leave have no tree
@@ -699,8 +697,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
 class _FileReader:
     """Reader of an open file from where it was read to; size, number and hash of its whole lines so far.
 
-    Args:
-        oid: of the tree's content, if what was read before was equal to that.
+    ``oid``: of the tree's content, if what was read before was equal to that.
     """
 
     def __init__(self, file: IO[bytes], path: str = "", look: str = "", oid: str = "") -> None:

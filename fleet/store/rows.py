@@ -109,14 +109,10 @@ class _Batch(msgspec.Struct, frozen=True):
 
 
 class Rows:
-    """The rows during one transaction.
-
-    Args:
-        is_watched: whether changes of other writers' columns are noted, about which a person is asked.
-        is_searched: False for rows that are made to be compared: they get no full-text index.
+    """The rows during one transaction. Those that are made to be compared are not searched.
 
     Attributes:
-        arrivals: changes of others' columns; None for none.
+        arrivals: changes of others' columns, about which a person is asked, if they are watched; None for none.
         read: the bad lines of files.
     """
 
@@ -278,9 +274,8 @@ class Rows:
     def compare(self, files: Iterable[tuple[Kind, str, Iterable[bytes]]], *, goes_on: bool) -> list[Entry]:
         """Join a whole tree; return the entries that the one before had and this one lacks.
 
-        Afterwards the outbox names just the rows of which the tree lacks something.
-
-        ``goes_on``: whether the tree descends from the one before.
+        Afterwards the outbox names just the rows of which the tree lacks something. ``goes_on``: the tree descends from
+        the one before.
         """
         connection = self.connection
         waited: dict[str, bytes | None] = dict(connection.execute("SELECT id, base FROM outbox"))
@@ -664,10 +659,7 @@ def _decoded(raw: bytes) -> Line:
 
 
 def _triggered(folded: pattern.Pattern) -> int:
-    """Return 2 for a lesson that was given a trigger, 1 for one whose words name a step, 0 for any other.
-
-    2 more for those that were logged here.
-    """
+    """Return 2 for a lesson with a trigger, 1 if its words name a step, 2 more if it was logged here; else 0."""
     given = folded.trigger
     named = mentions.trigger(given, folded.text, folded.correct, folded.value("wrong"))
     return (2 if given else 1) + 2 * folded.is_own if named else 0

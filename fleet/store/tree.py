@@ -146,12 +146,9 @@ def is_clan_path(path: str) -> bool:
 
 
 class GitTree:
-    """The trees that were fetched, in fleet's own bare repository, and which of them is taken in.
+    """The trees that were fetched, in fleet's own bare repository ``folder``, and which of them is taken in.
 
     Whatever reads a tree raises ``TreeGoneError`` where it is not here.
-
-    Args:
-        folder: of the repository; need not exist.
 
     Attributes:
         listings: commit to what stands in its tree, for a remote that works in the same repository.
