@@ -196,19 +196,14 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
 
     def without_field(self, field: str) -> "Line":
         """Return a line without the wordings, edits and marks of a field."""
-        columns = {
-            writer: msgspec.structs.replace(
-                column,
-                first={name: value for name, value in column.first.items() if name != field},
-                set={name: edit for name, edit in column.set.items() if name != field},
-                over={
-                    other: rest
-                    for other, marks in column.over.items()
-                    if (rest := {name: stamp for name, stamp in marks.items() if name != field})
-                },
-            )
-            for writer, column in self.w.items()
-        }
+
+        def rest(values: dict[str, Any]) -> dict[str, Any]:
+            return {name: value for name, value in values.items() if name != field}
+
+        columns: dict[str, Column] = {}
+        for writer, column in self.w.items():
+            over = {other: fields for other, marks in column.over.items() if (fields := rest(marks))}
+            columns[writer] = msgspec.structs.replace(column, first=rest(column.first), set=rest(column.set), over=over)
         return Line(self.id, {writer: column for writer, column in columns.items() if column != NOTHING})
 
     def without_purged(self, marked: "Line") -> "Line":

@@ -226,13 +226,11 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
         A total is its writer's claim and never falls. So is the number of sessions, which is capped as well.
         """
-        sessions, weight = self.totals.get("sessions", {}), 0
+        sessions, totals, parts = (self.totals.get("sessions", {}), self.totals.get(name, {}), self.parts.get(name, {}))
         each_max = limits.SESSION_SEEN_MAX if name == "seen" else 1
         writer_max = each_max * limits.WRITER_SESSIONS_MAX
-        for count in self.parts.get(name, {}).values():
-            weight += min(count, limits.WRITER_SESSIONS_MAX)
-        weight = min(weight, writer_max)
-        for writer, total in self.totals.get(name, {}).items():
+        weight = min(writer_max, sum(min(count, limits.WRITER_SESSIONS_MAX) for count in parts.values()))
+        for writer, total in totals.items():
             weight += min(total, each_max * (sessions.get(writer) or 1), writer_max)
         return weight
 
@@ -403,8 +401,6 @@ def _is_about_others(column: Column, own: Container[str]) -> bool:
 
 def _without_undone(column: Column) -> Column:
     """Return a column without the occurrences that its writer undid: their parts are 0, or the total is smaller."""
-    if not any(name.endswith(UNDONE) for name in column.parts):
-        return column
     totals = dict(column.n)
     parts = {name: dict(counts) for name, counts in column.parts.items() if not name.endswith(UNDONE)}
     for undone in column.parts.keys() - parts.keys():
@@ -479,10 +475,8 @@ def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
     members = sorted(patterns, key=lambda pattern: (pattern.id != first.id, pattern.id))
     fields, edited = _merged_fields(members)
     at, by = min(((member.at, member.by) for member in members if member.at != clock.ZERO), default=(clock.ZERO, ""))
-    adds: dict[str, str] = {}
-    live: dict[str, str] = {}
-    for member in members:
-        adds, live = orset.join(adds, member.adds), orset.join(live, member.live)
+    adds = reduce(orset.join, (member.adds for member in members))
+    live = reduce(orset.join, (member.live for member in members))
     return Pattern(
         id=first.id,
         fields=fields,

@@ -383,11 +383,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     def _ask_about(self, rows: Rows) -> None:
         """Leave out of the folds what a person is asked about. It is on the disk also where the transaction fails."""
         if rows.arrivals is not None and self.withhold is not None:
-            query = "SELECT count(*) FROM pattern WHERE listed"
-
-            def lessons() -> int:
-                return int(rows.connection.execute(query).fetchone()[0])
-
+            lessons = int(rows.connection.execute("SELECT count(*) FROM pattern WHERE listed").fetchone()[0])
             # In a live room many messages, and syncs between them, may bring what one message does.
             counted = json.loads(get_meta(rows.connection, "edited") or "{}")
             parts, purged = rows.arrivals.held(lessons, counted, self.policy().cut), rows.arrivals.purged(lessons)
