@@ -395,22 +395,17 @@ class _Walk(Reader):
 
     def _place(self, info: int, kind: int) -> list[tuple[int, int]]:
         """Skip the place of a write; return the writes that it refers to."""
-        after: list[tuple[int, int]] = []
-        place: _Place
-        if info & _HAS_ORIGIN:
-            after.append((self.number(), self.number()))
-        if info & _HAS_RIGHT:
-            after.append((self.number(), self.number()))
+        after = [(self.number(), self.number()) for flag in (_HAS_ORIGIN, _HAS_RIGHT) if info & flag]
         is_in_root = False
         if after:
-            place = after[0]
+            place: _Place = after[0]
         else:
             is_in_root = self.number() == 1
             if is_in_root:
                 place = (self.chunk(),)
             else:
-                place = (self.number(), self.number(), "")
-                after.append((int(str(place[0])), int(str(place[1]))))
+                after = [(self.number(), self.number())]
+                place = (*after[0], "")
             if info & _HAS_SUB:
                 place = (*place, self.chunk())
         self._rivals[place] += 1

@@ -36,7 +36,7 @@ from fleet.store.database import (
     set_meta,
     without_indexes,
 )
-from fleet.store.files import Files, file_fingerprint, fingerprint, is_plain
+from fleet.store.files import Files, file_fingerprint, fingerprint, is_no_folder, is_plain
 from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, LineReader
 from fleet.store.rows import Contents, FileTail, Rows
 from fleet.store.tree import BLOB_BYTES_MAX, GitTree, TreeGoneError
@@ -262,10 +262,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     def _is_in_the_way(self, path: Path) -> bool:
         """Return whether something else lies where the database belongs, or above it: links are never followed."""
         try:
-            folder = path.parent
-            return (
-                path.is_symlink() or folder.is_symlink() or (folder.exists() and not folder.is_dir()) or path.is_dir()
-            )
+            return is_no_folder(path.parent) or path.is_symlink() or path.is_dir()
         except OSError:
             return True
 
@@ -285,8 +282,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
                 if not path.exists():
                     with self._made(".new") as fresh:
                         fresh.close()
-                        for suffix in ("-wal", "-shm", "-journal"):  # of a database that was deleted in part
-                            path.with_name(path.name + suffix).unlink(missing_ok=True)
+                        Database(path).delete()  # the rest of one that was deleted in part
                         path.with_name(f"{path.name}.new").replace(path)
         except BusyError:
             return False

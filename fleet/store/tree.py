@@ -296,5 +296,6 @@ class Members(dict[str, dict[str, str]]):
     def emoji(self) -> Mapping[str, str]:
         """Agent to emoji, of those that have a short one."""
         marks = {agent: screening.strip_controls(table.get("emoji", "")) for agent, table in self.items()}
-        is_short = {agent: 0 < len(mark) <= _EMOJI_CHARS_MAX and mark.isprintable() for agent, mark in marks.items()}
-        return {agent: mark for agent, mark in marks.items() if is_short[agent]}
+        return {
+            agent: mark for agent, mark in marks.items() if 0 < len(mark) <= _EMOJI_CHARS_MAX and mark.isprintable()
+        }
