@@ -177,16 +177,12 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         return self._read(act)
 
     def _read(self, act: Callable[[Connection], T]) -> T:
-        return self._mending(lambda: act(self.database.open() if self.database.exists else Database(None).open()))
-
-    def _mending(self, act: Callable[[], T], wait_s: float = BUSY_S) -> T:
-        """Return what a function returns; if the database makes trouble, once more with a mended one."""
         try:
-            return act()
+            return act(self.database.open() if self.database.exists else Database(None).open())
         except TROUBLE as why:
             self._mend(why)
-        self._refreshed(wait_s)
-        return act()
+        self.refresh()
+        return act(self.database.open())
 
     def snapshot(self, wait_s: float = BUSY_S) -> AbstractContextManager[bool]:
         """Refresh once; while the block runs, queries answer from the rows as they are then.
@@ -213,7 +209,11 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         Returns False where another process does so and is not done within ``wait_s``: then the rows are as they were.
         A first build of a large clan is left to a caller that can wait for it.
         """
-        return self._mending(lambda: self._refreshed(wait_s), wait_s)
+        try:
+            return self._refreshed(wait_s)
+        except TROUBLE as why:
+            self._mend(why)
+        return self._refreshed(wait_s)
 
     def _mend(self, why: Exception) -> None:
         """Delete a damaged database; answer from memory where it cannot be written; raise where neither helps."""
