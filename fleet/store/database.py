@@ -49,9 +49,9 @@ TROUBLE: tuple[type[Exception], ...] = (
     LookupError,
 )
 _UNWRITABLE = {getattr(sqlite3, f"SQLITE_{name}") for name in ("READONLY", "FULL", "IOERR", "CANTOPEN", "PERM")}
-_OCCUPIED = ("BUSY", "LOCKED", "NOMEM", "INTERRUPT", "AUTH", "PROTOCOL")
+_HINDERED = ("BUSY", "LOCKED", "NOMEM", "INTERRUPT", "AUTH", "PROTOCOL")
 # None of these means that the file is damaged: making it anew would help nobody.
-_NO_DAMAGE = _UNWRITABLE | {getattr(sqlite3, f"SQLITE_{name}") for name in _OCCUPIED}
+_NO_DAMAGE = _UNWRITABLE | {getattr(sqlite3, f"SQLITE_{name}") for name in _HINDERED}
 
 
 class _DamagedError(sqlite3.DatabaseError):

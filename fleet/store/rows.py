@@ -30,8 +30,8 @@ from fleet.text.similarity import Words
 if TYPE_CHECKING:
     from fleet.model.withheld import Arrivals
 
-_BATCH_ROWS = 500  # that are looked up at once
-_BATCH_BYTES = 512 * 1024  # of lines that are joined at once
+_BATCH_ROWS = 500  # that are looked up at once, and lines that are joined at once, at least ...
+_BATCH_BYTES = 512 * 1024  # ... so that short lines of many files meet, and long ones of one record
 _USES = frozenset({"shown", "relapsed", "hurt"})
 _NEVER = "~"  # behind every stamp
 _NO_WORDS = pattern_id("")  # of a text without words
@@ -627,7 +627,7 @@ def _batches(lines: Iterable[tuple[str, int, bytes]]) -> Iterator[list[tuple[str
     for each in lines:
         batch.append(each)
         size += len(each[2])
-        if size > _BATCH_BYTES:
+        if len(batch) >= _BATCH_ROWS and size >= _BATCH_BYTES:
             yield batch
             batch, size = [], 0
     yield batch

@@ -52,6 +52,7 @@ _NAMING = (b'"id":"', b'"id": "')
 _PLAIN = "100644"
 _LINKS = ("120000", "160000")
 _NOT_PLAIN = "no plain file: who committed it puts one there, or takes the x bit away (git update-index --chmod=-x)"
+_LARGE = f"larger than the {limits.SHARD_BYTES_MAX // 2**20} MiB that are read of one replica"
 MISNAMED = "no name of a replica's file, `<agent>.<8 hex digits>.jsonl`: whoever writes it gives it one"
 """Reason why a file of lines among the shards is not read."""
 _FOLDERS = tuple(f"{kind.name}.d/" for kind in KINDS)
@@ -67,7 +68,7 @@ class _Blob(NamedTuple):
 Paths = dict[str, _Blob]
 """Path under clan-learnings to its content."""
 
-_EMOJI_CHARS_MAX = 8
+_EMOJI_CHARS = range(1, 9)
 
 
 class TreeGoneError(FleetError):
@@ -104,9 +105,7 @@ def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str]) -> _S
         elif is_ours and (why := known.get(entry.oid)):
             entries.ignored[path] = why
         elif is_ours and "/" in path and entry.size > limits.SHARD_BYTES_MAX:
-            entries.ignored[path] = (
-                f"larger than the {limits.SHARD_BYTES_MAX // 2**20} MiB that are read of one replica"
-            )
+            entries.ignored[path] = _LARGE
         elif is_ours and (entry.size > BLOB_BYTES_MAX or total + entry.size > TREE_BYTES_MAX):
             entries.large.append(path)
         elif is_ours:
@@ -296,6 +295,4 @@ class Members(dict[str, dict[str, str]]):
     def emoji(self) -> Mapping[str, str]:
         """Agent to emoji, of those that have a short one."""
         marks = {agent: screening.strip_controls(table.get("emoji", "")) for agent, table in self.items()}
-        return {
-            agent: mark for agent, mark in marks.items() if 0 < len(mark) <= _EMOJI_CHARS_MAX and mark.isprintable()
-        }
+        return {agent: mark for agent, mark in marks.items() if mark.isprintable() and len(mark) in _EMOJI_CHARS}
