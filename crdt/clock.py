@@ -21,15 +21,7 @@ _SHAPE = re.compile(r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z-
 
 
 def pack(ms: int, counter: int = 0) -> Stamp:
-    """Return a reading as text.
-
-    Args:
-        ms: milliseconds since 1970, 0 to ``MS_MAX``.
-        counter: 0 to 65535.
-
-    Raises:
-        OverflowError: the reading does not fit the text.
-    """
+    """Return milliseconds since 1970 and a 16-bit counter as text; raise ``OverflowError`` where they do not fit."""
     if not (0 <= ms <= MS_MAX and 0 <= counter <= COUNTER_MAX):
         raise OverflowError(f"no stamp can say {ms} ms, counter {counter}")
     moment = _NAIVE_EPOCH + timedelta(milliseconds=ms)
@@ -44,19 +36,14 @@ def nearest(ms: int) -> Stamp:
 def ticked(wall_ms: int, last: Stamp) -> Stamp:
     """Return the next stamp: the wall clock's reading, or if that is not larger than the last, the successor of that.
 
-    Raises:
-        OverflowError: there is no larger stamp; a caller must never admit such a one.
+    It raises ``OverflowError`` where there is none: a caller must never admit the largest.
     """
     wall = nearest(wall_ms)
     return wall if wall > last else after(last)
 
 
 def unpack(stamp: Stamp) -> tuple[int, int]:
-    """Return a stamp as (milliseconds since 1970, counter); ``ZERO`` is (0, 0).
-
-    Raises:
-        ValueError: the text is no stamp.
-    """
+    """Return a stamp as (milliseconds since 1970, counter); (0, 0) for ``ZERO``, ``ValueError`` for any other text."""
     if stamp == ZERO:
         return 0, 0
     if not is_stamp(stamp):
@@ -88,10 +75,6 @@ def shifted(stamp: Stamp, ms: int) -> Stamp:
 
 
 def after(stamp: Stamp) -> Stamp:
-    """Return the smallest larger stamp. The counter carries into the milliseconds.
-
-    Raises:
-        OverflowError: there is none.
-    """
+    """Return the smallest larger stamp, by the counter, then the milliseconds; raise ``OverflowError`` if none is."""
     ms, counter = unpack(stamp)
     return pack(ms, counter + 1) if counter < COUNTER_MAX else pack(ms + 1)

@@ -29,7 +29,7 @@ _PANIC = "PanicException"
 
 
 class BadUpdateError(ValueError):
-    """Bytes that are no update, or an update that is refused. A part of it may be applied; the document still works.
+    """Bytes that are no update, or an update that is refused. The document still works, unless ``is_broken``.
 
     Attributes:
         changes: the keys whose rows changed all the same.
@@ -81,11 +81,7 @@ def parts_of(key: str) -> tuple[str, str]:
 
 
 class Document:
-    """One replica's copy of a shared document.
-
-    Args:
-        client_id: random, ``CLIENT_ID_BITS`` long, never used before.
-    """
+    """One replica's copy of a shared document. Its client id is random, ``CLIENT_ID_BITS`` long, never used before."""
 
     def __init__(self, client_id: int) -> None:
         self.client_id = client_id
@@ -129,11 +125,7 @@ class Document:
         return self._doc.get_state()
 
     def since(self, state: bytes = b"\0") -> bytes:
-        """Return an update with all that a state vector lacks.
-
-        Raises:
-            BadUpdateError: it is no state vector.
-        """
+        """Return an update with all that a state vector lacks; raise ``BadUpdateError`` for what is no state vector."""
         try:
             _check_state(state)
             return self._doc.get_update(state)
@@ -141,19 +133,11 @@ class Document:
             raise BadUpdateError(f"no state vector: {why}") from why
 
     def pieces_since(self, state: bytes, bytes_max: int) -> Iterator[bytes]:
-        """Yield the update of ``since`` in updates of about a size, to be applied in this order.
-
-        Raises:
-            BadUpdateError: it is no state vector.
-        """
+        """Yield the update of ``since`` in updates of about a size, to be applied in this order."""
         return _pieces(self.since(state), bytes_max)
 
     def apply(self, update: bytes) -> Applied:
-        """Apply an update: in any order, any number of times.
-
-        Raises:
-            BadUpdateError: it is no update, or one that would harm the library.
-        """
+        """Apply an update: in any order, any number of times. A bad or harmful one raises ``BadUpdateError``."""
         try:
             _check(update)
         except TruncatedError as why:
@@ -231,11 +215,7 @@ encode_bytes = write_message
 
 
 class Reader:
-    """Reader of the numbers and bytes in a message. Each read raises ``TruncatedError`` at the end.
-
-    Attributes:
-        position: offset of the next byte.
-    """
+    """Reader of the numbers and bytes of a message, from ``position`` on. ``TruncatedError`` is raised at its end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -294,22 +274,14 @@ class _Run(NamedTuple):
 
 
 def _check(update: bytes) -> None:
-    """Check an update.
-
-    Raises:
-        TruncatedError: it is no update, or one that must not be applied.
-    """
+    """Check an update; raise ``TruncatedError`` for one that must not be applied."""
     walk = _Walk(update)
     walk.runs(is_kept=False)
     walk.deletions()
 
 
 def _check_state(state: bytes) -> None:
-    """Check a state vector: the library allocates as many clients as it announces, whatever follows.
-
-    Raises:
-        TruncatedError: it is no state vector, or announces more than its bytes have.
-    """
+    """Check a state vector: the library allocates as many clients as it announces, whatever follows."""
     reader = Reader(state)
     count = reader.counted(2)
     if count > CLIENTS_MAX:
@@ -319,11 +291,7 @@ def _check_state(state: bytes) -> None:
 
 
 def _pieces(update: bytes, bytes_max: int) -> Iterator[bytes]:
-    """Yield an update in updates of about a size, to be applied in this order. A small one stays as it is.
-
-    Raises:
-        TruncatedError: it is no update.
-    """
+    """Yield an update in updates of about a size, to be applied in this order. A small one stays as it is."""
     if len(update) <= bytes_max:
         yield update
         return
@@ -380,7 +348,7 @@ def _in_order(runs: list[_Run]) -> Iterator[_Run]:
 
 
 class _Walk(Reader):
-    """Walk over an update: the runs first, then the deletions."""
+    """Walk over an update: the runs first, then the deletions. What must not be applied raises ``TruncatedError``."""
 
     def __init__(self, update: bytes) -> None:
         super().__init__(update)
@@ -388,22 +356,14 @@ class _Walk(Reader):
         self._nested = self._structs = 0
 
     def runs(self, *, is_kept: bool = True) -> list[_Run]:
-        """Return the writes of each client; unless ``is_kept``, only check them against the limits.
-
-        Raises:
-            TruncatedError: it is no update, or one that must not be applied.
-        """
+        """Return the writes of each client; unless ``is_kept``, only check them against the limits."""
         count = self.number()
         if count > CLIENTS_MAX and not is_kept:
             raise TruncatedError("writes of too many clients")
         return [self._run(is_kept=is_kept) for _ in range(count)]
 
     def deletions(self) -> None:
-        """Skip the deletions.
-
-        Raises:
-            TruncatedError: they announce more than their bytes have.
-        """
+        """Skip the deletions."""
         for _ in range(self.counted(2)):
             self.number()
             for _ in range(self.counted(2)):
@@ -435,22 +395,17 @@ class _Walk(Reader):
 
     def _place(self, info: int, kind: int) -> list[tuple[int, int]]:
         """Skip the place of a write; return the writes that it refers to."""
-        after: list[tuple[int, int]] = []
-        place: _Place
-        if info & _HAS_ORIGIN:
-            after.append((self.number(), self.number()))
-        if info & _HAS_RIGHT:
-            after.append((self.number(), self.number()))
+        after = [(self.number(), self.number()) for flag in (_HAS_ORIGIN, _HAS_RIGHT) if info & flag]
         is_in_root = False
         if after:
-            place = after[0]
+            place: _Place = after[0]
         else:
             is_in_root = self.number() == 1
             if is_in_root:
                 place = (self.chunk(),)
             else:
-                place = (self.number(), self.number(), "")
-                after.append((int(str(place[0])), int(str(place[1]))))
+                after = [(self.number(), self.number())]
+                place = (*after[0], "")
             if info & _HAS_SUB:
                 place = (*place, self.chunk())
         self._rivals[place] += 1

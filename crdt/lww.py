@@ -8,13 +8,7 @@ from typing import NamedTuple
 
 
 class Register(NamedTuple):
-    """One value with what orders it, in the order of comparison.
-
-    Attributes:
-        stamp: when it was set.
-        replica: who set it.
-        value: its canonical bytes.
-    """
+    """One value with what orders it: its stamp, who set it, and its canonical bytes."""
 
     stamp: str
     replica: str

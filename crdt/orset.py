@@ -26,8 +26,5 @@ def live(add: Mapping[str, str], rem: Mapping[str, str]) -> Slots:
 
 
 def removal(add: Mapping[str, str], rem: Mapping[str, str]) -> Slots:
-    """Return the delta of an observed remove: the adds that these removes do not cover yet, copied.
-
-    A remove covers only the adds that it has observed: a concurrent add must survive.
-    """
+    """Return the delta of an observed remove: the adds that it has seen, copied. A concurrent add must survive."""
     return live(add, rem)

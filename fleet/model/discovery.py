@@ -52,10 +52,7 @@ class Discovery(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown
         return retraction_id(self.retracts) if self.retracts else discovery_id(*words)
 
     def imported_by(self, author: str) -> str:
-        """Return the replica that an import names for it: its author, and the hash of its words and its time.
-
-        It depends on the line alone: every importer must write the very same one.
-        """
+        """Return the replica that all importers name, by the line alone: its author, and a hash of its words."""
         words = (
             " ".join(unicodedata.normalize("NFC", each).split()) for each in (self.problem, self.context, self.solution)
         )
@@ -86,11 +83,7 @@ def _digest(parts: list[str]) -> str:
 
 
 def decode(raw: bytes) -> Discovery | Carried:
-    """Decode one line; distinguish a line of a newer version from a broken one.
-
-    Raises:
-        BadLineError: the reason why it cannot be used.
-    """
+    """Decode one line, carrying one of a newer version; raise ``BadLineError`` for a broken one."""
     parsed = strict_object(raw)
     if carried := as_carried(parsed, raw, PREFIX, _KNOWN_KEYS):
         return carried

@@ -8,6 +8,8 @@ wrote. A stamp must be larger than every stamp that this machine has admitted; t
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from crdt import clock, orset
 from fleet.model.line import AT, CARRIED, NOTHING, UNDONE, Column, Line, canonical
 from fleet.model.pattern import author_field, fold
@@ -39,21 +41,11 @@ def confirm(
     A wording that no column has yet becomes a first wording of the writer. If the writer's wording was purged, it
     becomes an edit, and only while the field has no other wording: else the old words would beat the redaction.
 
-    ``seen``, ``sessions`` and ``relapsed`` are what the totals grow by; ``at`` is when it occurred, if earlier than the
-    stamp.
+    ``at`` is when it occurred, if earlier than the stamp.
     """
-    own = line.w.get(me, NOTHING)
-    first, edits = _new_wordings(line, fields or {}, me, stamp)
-    return _delta(
-        line,
-        me,
-        Column(
-            add=stamp if stamp > own.add else "",
-            first=first | _at(own, stamp, at),
-            n=_raised(own, {"relapsed": relapsed, "seen": seen, "sessions": sessions}),
-            set=edits,
-        ),
-    )
+    steps = {"relapsed": relapsed, "seen": seen, "sessions": sessions}
+    counts = Column(n=_raised(line.w.get(me, NOTHING), steps))
+    return _occurrence(line, me, stamp, counts, fields or {}, at)
 
 
 def part(
@@ -77,22 +69,20 @@ def part(
     stamp of "" adds nothing: the lesson stays present or absent. ``author`` is the author of an imported record, "" if
     it names none, and None for an entry that ``me`` wrote by hand; importing a record is no confirmation of it.
     """
-    line = line or Line(id)
+    parts = {"relapsed": {hash: relapsed}, "seen": {hash: seen}, "sessions": {session_hash or hash: sessions}}
+    counts = Column(
+        first={author_field(hash): author} if author is not None else {},
+        parts={name: each for name, each in parts.items() if any(each.values())},
+    )
+    return _occurrence(line or Line(id), me, stamp, counts, fields, at)
+
+
+def _occurrence(line: Line, me: str, stamp: str, counts: Column, fields: Mapping[str, Any], at: str) -> Line:
+    """Return the delta of what was counted, with its add and its wordings."""
     own = line.w.get(me, NOTHING)
     first, edits = _new_wordings(line, fields, me, stamp or own.add)
-    if author is not None:
-        first[author_field(hash)] = author
-    parts = {"relapsed": {hash: relapsed}, "seen": {hash: seen}, "sessions": {session_hash or hash: sessions}}
-    return _delta(
-        line,
-        me,
-        Column(
-            add=stamp if stamp > own.add else "",
-            first=first | _at(own, stamp, at),
-            parts={name: counts for name, counts in parts.items() if any(counts.values())},
-            set=edits,
-        ),
-    )
+    first |= counts.first | _at(own, stamp, at)
+    return _delta(line, me, replace(counts, add=stamp if stamp > own.add else "", first=first, set=edits))
 
 
 def _at(own: Column, add: str, at: str) -> dict[str, str]:
@@ -179,9 +169,7 @@ def set_field(line: Line, field: str, value: Any, me: str, stamp: str, cut: str)
     """Return the edit of one field: it beats the first wordings, and every edit that this machine knows.
 
     An edit from the future, stamped beyond the cut, gets a mark in ``over``: else it would beat this one when the clock
-    reaches it.
-
-    ``cut`` is the stamp up to which edits are folded here. The writer's own edits must all be stamped earlier.
+    reaches it. The writer's own edits must all be stamped earlier.
     """
     over = {
         writer: {field: column.set[field][0]}

@@ -3,9 +3,7 @@
 LINE_BYTES_MAX = 64 * 1024
 RECORD_BYTES_MAX = 64 * 1024 * 1024  # of one lesson with all its columns; in files it takes many lines
 TEXT_BYTES_MAX = 8 * 1024
-VALUE_BYTES_MAX = (
-    LINE_BYTES_MAX - 1024
-)  # so that any one field fits a line under the longest id, writer and field names
+VALUE_BYTES_MAX = LINE_BYTES_MAX - 1024  # any one field fits a line under the longest id, writer and field names
 TAGS_MAX = 32
 DEPTH_MAX = 16
 NAME_CHARS_MAX = 64

@@ -196,19 +196,14 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
 
     def without_field(self, field: str) -> "Line":
         """Return a line without the wordings, edits and marks of a field."""
-        columns = {
-            writer: msgspec.structs.replace(
-                column,
-                first={name: value for name, value in column.first.items() if name != field},
-                set={name: edit for name, edit in column.set.items() if name != field},
-                over={
-                    other: rest
-                    for other, marks in column.over.items()
-                    if (rest := {name: stamp for name, stamp in marks.items() if name != field})
-                },
-            )
-            for writer, column in self.w.items()
-        }
+
+        def rest(values: dict[str, Any]) -> dict[str, Any]:
+            return {name: value for name, value in values.items() if name != field}
+
+        columns: dict[str, Column] = {}
+        for writer, column in self.w.items():
+            over = {other: fields for other, marks in column.over.items() if (fields := rest(marks))}
+            columns[writer] = msgspec.structs.replace(column, first=rest(column.first), set=rest(column.set), over=over)
         return Line(self.id, {writer: column for writer, column in columns.items() if column != NOTHING})
 
     def without_purged(self, marked: "Line") -> "Line":
@@ -329,11 +324,7 @@ def _check_name(name: str) -> None:
 
 
 def check_value(field: str, value: object) -> None:
-    """Check one field's value against the limits.
-
-    Raises:
-        BadLineError: too long, too deep, or a number that another reader would round.
-    """
+    """Check a field's value; raise ``BadLineError`` if it is too long, too deep, or rounded by another reader."""
     if type(value) is str:
         # A character takes at most four bytes, so only long texts have to be encoded.
         if len(value) * 4 > limits.TEXT_BYTES_MAX and len(value.encode()) > limits.TEXT_BYTES_MAX:
@@ -367,12 +358,7 @@ _LINE_DEPTH = -5
 
 
 def strict_object(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> dict[str, Any]:
-    """Parse one JSON object that every reader parses alike and can write back.
-
-    Raises:
-        BadLineError: not JSON, not an object, or JSON that readers differ about: equal keys, NaN, large numbers,
-            lone surrogates.
-    """
+    """Parse one JSON object that every reader parses alike and can write back; raise ``BadLineError`` for any other."""
     if len(raw) > bytes_max:
         raise BadLineError(f"longer than {bytes_max} bytes")
     try:
@@ -430,11 +416,7 @@ _STRICT = json.JSONDecoder(
 
 
 def decode(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> Line | Carried:
-    """Decode one line; for a whole record, as the database keeps it, ``bytes_max`` is larger.
-
-    Raises:
-        BadLineError: the reason why it cannot be used.
-    """
+    """Decode one line, by default of a file; raise ``BadLineError`` with the reason why it cannot be used."""
     return _decode_canonical(raw, bytes_max) or _decode_strictly(raw, bytes_max)
 
 
@@ -521,10 +503,9 @@ def _without_zeros(counts: Any) -> Any:
 
 
 def as_carried(parsed: dict[str, Any], raw: bytes, prefix: str, known: frozenset[str]) -> Carried | None:
-    """Return a line of a newer version, which has another ``v``, key, or id prefix, as carried; None for one of ours.
+    """Return a line of a newer version, by its ``v``, keys or id prefix, as carried; None for one of ours.
 
-    Raises:
-        BadLineError: it has no valid id to be carried under.
+    It raises ``BadLineError`` where there is no valid id to carry it under.
     """
     line_id = parsed.get("id")
     if not isinstance(line_id, str) or not names.is_id(line_id):

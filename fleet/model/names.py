@@ -86,10 +86,8 @@ def is_id(text: str) -> bool:
 def only(matches: Mapping[str, str], prefix: str, none: str, *, is_read: bool = False) -> str:
     """Return the only id among the matches of a prefix, each with a text by which a person knows it.
 
+    It raises ``NoError`` for several, for the prefix of a kind alone, and, with the message ``none``, for none.
     ``is_read``: nobody was about to change anything.
-
-    Raises:
-        NoError: there are several, or the prefix is a kind's alone; or there is none, and ``none`` is the message.
     """
     if not matches:
         raise NoError(none)

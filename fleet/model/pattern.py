@@ -226,13 +226,11 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
         A total is its writer's claim and never falls. So is the number of sessions, which is capped as well.
         """
-        sessions, weight = self.totals.get("sessions", {}), 0
+        sessions, totals, parts = (self.totals.get("sessions", {}), self.totals.get(name, {}), self.parts.get(name, {}))
         each_max = limits.SESSION_SEEN_MAX if name == "seen" else 1
         writer_max = each_max * limits.WRITER_SESSIONS_MAX
-        for count in self.parts.get(name, {}).values():
-            weight += min(count, limits.WRITER_SESSIONS_MAX)
-        weight = min(weight, writer_max)
-        for writer, total in self.totals.get(name, {}).items():
+        weight = min(writer_max, sum(min(count, limits.WRITER_SESSIONS_MAX) for count in parts.values()))
+        for writer, total in totals.items():
             weight += min(total, each_max * (sessions.get(writer) or 1), writer_max)
         return weight
 
@@ -332,8 +330,7 @@ def _counted_columns(line: Line, policy: Policy) -> dict[str, Column]:
 def _confirmed_words(line: Line, columns: Mapping[str, Column]) -> dict[str, Column]:
     """Return the text of a lesson from a blocked writer's column, if others logged the lesson and none of them has it.
 
-    They met these very words, since the id is their hash, and had no need to repeat them. A restore or an undo is no
-    log: it counts nothing.
+    They met these very words, since the id is their hash. A restore or an undo is no log.
     """
     is_logged = any(column.add and (column.n or column.parts) for column in columns.values())
     if not is_logged or any("text" in column.first or "text" in column.set for column in columns.values()):
@@ -382,9 +379,8 @@ def _removed(columns: Mapping[str, Column]) -> dict[str, str]:
 def is_undone_before_sent(news: Line, base: Line | None) -> bool:
     """Return whether what others lack of a lesson is no more than what was stated and undone before they had any of it.
 
-    Whoever stated it: under the names in a copy, a backup or a renamed folder somebody else may write by now.
-
-    ``base``: what they have; None for nothing. If they have part of a column, the undo of that part is news to them.
+    Whoever stated it: under the names in a copy, a backup or a renamed folder somebody else may write by now. If others
+    have part of a column (in ``base``), the undo of that part is news to them.
     """
     columns = news.w.values()
     if base is not None and not base.w.keys().isdisjoint(news.w):
@@ -405,8 +401,6 @@ def _is_about_others(column: Column, own: Container[str]) -> bool:
 
 def _without_undone(column: Column) -> Column:
     """Return a column without the occurrences that its writer undid: their parts are 0, or the total is smaller."""
-    if not any(name.endswith(UNDONE) for name in column.parts):
-        return column
     totals = dict(column.n)
     parts = {name: dict(counts) for name, counts in column.parts.items() if not name.endswith(UNDONE)}
     for undone in column.parts.keys() - parts.keys():
@@ -481,10 +475,8 @@ def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
     members = sorted(patterns, key=lambda pattern: (pattern.id != first.id, pattern.id))
     fields, edited = _merged_fields(members)
     at, by = min(((member.at, member.by) for member in members if member.at != clock.ZERO), default=(clock.ZERO, ""))
-    adds: dict[str, str] = {}
-    live: dict[str, str] = {}
-    for member in members:
-        adds, live = orset.join(adds, member.adds), orset.join(live, member.live)
+    adds = reduce(orset.join, (member.adds for member in members))
+    live = reduce(orset.join, (member.live for member in members))
     return Pattern(
         id=first.id,
         fields=fields,
@@ -579,14 +571,11 @@ class Merges:
         return self.connected(self._edges.items())
 
     def merging(self, here: Container[str], first: str, second: str) -> tuple[str, str]:
-        """Return the edge, as (source, target), that merges two lessons.
+        """Return the edge, as (source, target), that merges two lessons; raise ``NoError`` where they are one already.
 
-        The larger id points to the smaller, or if a record points elsewhere already, the end of its chain does: a
-        field has one value, and overwriting it would take a third record out of the set. Of two ends, one whose record
-        is ``here`` is the source.
-
-        Raises:
-            NoError: they are one lesson already.
+        The larger id points to the smaller, or if a record points elsewhere already, the end of its chain does: a field
+        has one value, and overwriting it would take a third record out of the set. Of two ends, one whose record is
+        ``here`` is the source.
         """
         if first == second:
             raise NoError(f"{first} is one lesson already; nothing was changed")
@@ -599,13 +588,10 @@ class Merges:
         return source, self._end(into)
 
     def unmerging(self, pattern_id: str) -> list[str]:
-        """Return the records whose edge has to be cleared to undo a merge.
+        """Return the records whose edge has to be cleared to undo a merge; raise ``NoError`` where none was.
 
         That is the record itself, or if it points nowhere, those that point to it. In the first case, records that
         were merged into it before stay with it.
-
-        Raises:
-            NoError: it is not merged.
         """
         sources = sorted(source for source, target in self._edges.items() if target == pattern_id)
         cleared = [pattern_id] if pattern_id in self._edges else sources

@@ -2,13 +2,11 @@
 
 A line of fleet 0.1 had one map for each kind of statement (``add``, ``rem``, ``n``, ``set``, ``when``), with a slot for
 each replica, and ``at`` and ``by`` for the first sight of the lesson. Its parts go where their writer's column is now:
+a slot into that of its replica, an edit into that of ``when``'s writer, first wordings, removals and ``at`` into that
+of ``by``, else of the smallest slot, else of ``NOBODY``.
 
-* a slot of ``add`` and ``n`` into the column of its replica, an edited field into the column of ``when``'s writer;
-* fields as first logged, and removals, into the column of ``by``; ``at`` becomes that column's first sight. A line
-  without ``by`` gets the smallest of its slots, else ``NOBODY``;
-* the slot ``import.<8 hex>`` of an imported record stays a column under that name, which is no agent's: its add and its
-  removals keep their meaning exactly, its counts become parts under the record's hash (those 8 digits and 8 zeros, as
-  an import makes them today), and the field ``agent.<8 hex>`` says that it is an import.
+The slot ``import.<8 hex>`` of an imported record stays a column under that name, which is no agent's; its counts become
+parts under the record's hash (those 8 digits and 8 zeros), and the field ``agent.<8 hex>`` says that it is an import.
 
 Each line is converted by itself and reads nothing but its own bytes, so two machines of a clan convert in any order and
 their lines join without doubling. What is no line of fleet 0.1 stays byte for byte: lines of this version, lines of a

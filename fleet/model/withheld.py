@@ -17,10 +17,10 @@ where it stands in a column of this folder that never wrote it.
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from crdt import clock
 from crdt.clock import Stamp
@@ -47,7 +47,7 @@ class Withheld(NamedTuple):
         """Return a later state of the column without the part."""
         before, after = self
         rest = before.joined(column.difference(after))
-        return msgspec.structs.replace(
+        return replace(
             rest,
             n=_totals(column.n, before.n, after.n),
             purge=column.purge,  # the join has dropped what it covers; it cannot be brought back
@@ -98,10 +98,7 @@ def _column(id_: str, writer: str, text: str) -> Column:
 
 def _only_edits(before: Column, after: Column) -> Withheld:
     """Return the withheld removes, edits and wordings of a column, whose other parts count."""
-    counting = Column(
-        add=after.add, unknown=after.unknown, n=after.n, parts=after.parts, purge=after.purge,
-        first=before.first, over=before.over, rem=before.rem, set=before.set,
-    )  # fmt: skip
+    counting = replace(after, first=before.first, over=before.over, rem=before.rem, set=before.set)
     return Withheld(counting, after)
 
 
@@ -197,10 +194,9 @@ class Arrivals:
             return owner
         return writer if writer in self._writers else NEWCOMERS
 
-    def held(self, lessons: Callable[[], int], counted: dict[str, tuple[Stamp, list[str]]], now: Stamp) -> list[Held]:
-        """Return the parts that a person is asked about.
+    def held(self, lessons: int, counted: dict[str, tuple[Stamp, list[str]]], now: Stamp) -> list[Held]:
+        """Return the parts that a person is asked about; ``lessons`` is how many there are.
 
-        ``lessons``: returns the number of lessons before.
         ``counted``: by group a time, and the ids whose edits have counted since. It gets those that count now.
         """
         parts = [self._held(OWN, writer, id_, writer, change) for (id_, writer), change in self._own.items()]
@@ -215,7 +211,7 @@ class Arrivals:
                 parts += [self._held(BULK, group, id_, writer, change) for (id_, writer), change in changes.items()]
         return [part for part in parts if not _is_nothing(part.part)]
 
-    def purged(self, lessons: Callable[[], int]) -> dict[str, int]:
+    def purged(self, lessons: int) -> dict[str, int]:
         """Return the groups that purged words of many lessons at once, and of how many; a column of ours: of any."""
         purged = {group: len(ids) for group, ids in self._purged.items()}
         return {group: number for group, number in purged.items() if group in self._mine or _is_bulk(number, lessons)}
@@ -226,8 +222,8 @@ class Arrivals:
         return Held(kind, group, writer, id_, part)
 
 
-def _is_bulk(number: int, lessons: Callable[[], int]) -> bool:
-    return number > limits.BULK_MIN and number > int(lessons() * limits.BULK_SHARE)
+def _is_bulk(number: int, lessons: int) -> bool:
+    return number > max(limits.BULK_MIN, int(lessons * limits.BULK_SHARE))
 
 
 def _extend(changes: dict[tuple[str, str], Withheld], id_: str, writer: str, before: Column, after: Column) -> None:

@@ -48,22 +48,10 @@ TROUBLE: tuple[type[Exception], ...] = (
     AttributeError,  # a value of another kind than was written
     LookupError,
 )
+_UNWRITABLE = {getattr(sqlite3, f"SQLITE_{name}") for name in ("READONLY", "FULL", "IOERR", "CANTOPEN", "PERM")}
+_HINDERED = ("BUSY", "LOCKED", "NOMEM", "INTERRUPT", "AUTH", "PROTOCOL")
 # None of these means that the file is damaged: making it anew would help nobody.
-_NO_DAMAGE = frozenset(
-    {
-        *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL),
-        *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM),
-        *(sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_PROTOCOL),
-    }
-)
-
-
-_UNWRITABLE = frozenset(
-    {
-        *(sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN),
-        sqlite3.SQLITE_PERM,
-    }
-)
+_NO_DAMAGE = _UNWRITABLE | {getattr(sqlite3, f"SQLITE_{name}") for name in _HINDERED}
 
 
 class _DamagedError(sqlite3.DatabaseError):
@@ -125,11 +113,7 @@ class Database:
 
     @contextmanager
     def transaction(self, wait_s: float = BUSY_S) -> Iterator[sqlite3.Connection]:
-        """Hold the right to write while the block runs; all of it is kept, or nothing.
-
-        Raises:
-            BusyError: another process holds it for longer than ``wait_s``.
-        """
+        """Hold the right to write while the block runs: all of it, or nothing. It raises ``BusyError`` after a wait."""
         connection = self.open()
         connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
         try:
@@ -153,9 +137,8 @@ class Database:
         """Return the first error that SQLite finds in the file, "" for none, or for no file. Changes nothing."""
         if not self.exists:
             return ""
-        quoted = str(self.path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
         try:
-            with closing(sqlite3.connect(f"file:{quoted}?mode=ro", uri=True, timeout=2.0)) as connection:
+            with closing(sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", uri=True, timeout=2.0)) as connection:
                 result = str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
         except TROUBLE as why:
             return (str(why) or type(why).__name__) if is_damage(why) else ""  # busy or unreadable is not damaged
@@ -282,8 +265,7 @@ def sharing(connection: sqlite3.Connection, holders: Mapping[str, int], count: i
 def _rarest(holders: Mapping[str, int]) -> list[str]:
     """Return the rarest terms: until ``_HOLDERS_MAX`` lessons have them, and ``_LOOKED_UP_MIN`` at least.
 
-    Frequent words separate lessons least, and cost most. So a large clan costs hardly more than one of some thousand
-    lessons.
+    Frequent words separate lessons least, and cost most.
     """
     known = sorted((count, term) for term, count in holders.items() if count)
     sums = list(accumulate(count for count, _ in known))
@@ -300,9 +282,6 @@ _FOREVER = "forever"
 
 class Local:
     """The local database of one workspace, opened when it is first asked.
-
-    Args:
-        machine: returns the fingerprint of this machine, for which consents hold.
 
     Attributes:
         written: number of transactions that were committed.
@@ -324,12 +303,7 @@ class Local:
         self.written = 0
 
     def connection(self) -> sqlite3.Connection:
-        """Return the open database, for a module that keeps tables of its own in it.
-
-        Raises:
-            BusyError: another process holds it.
-            FleetError: it is damaged, or cannot be opened.
-        """
+        """Return the open database, for a module with tables of its own in it; or raise ``FleetError``."""
         if self._connection is None:
             if link := _link_on(self.path):
                 raise DiskError(f"{link} is a symbolic link; fleet writes to plain files only, and left it alone")
@@ -406,8 +380,7 @@ class Local:
     def here(self, value: str) -> str:
         """Return a value or a key as it is kept where it holds on this machine alone.
 
-        A repository may bring a ``.fleet`` along, but its author does not know this machine. So all that acts here
-        without a question is kept like this.
+        A repository may bring a ``.fleet`` along, but its author does not know this machine.
         """
         return f"{self._machine()} {value}"
 
@@ -479,11 +452,7 @@ def _link_on(path: Path) -> Path | None:
 
 
 def _use_wal(connection: sqlite3.Connection, wait_s: float) -> None:
-    """Switch a database to a write-ahead log, which is a change where it is new.
-
-    SQLite's own timeout does not hold for the lock that this takes: of two processes that open a new file at once, one
-    was refused at once.
-    """
+    """Switch a database to a write-ahead log. SQLite's own timeout does not hold for the lock that this takes."""
     until = time.monotonic() + wait_s
     while True:
         try:

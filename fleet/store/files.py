@@ -9,7 +9,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
@@ -25,9 +25,7 @@ _COARSE_TICK_NS = 1_100_000_000  # ... and of one that counts seconds
 _PRIVATE = ".fleet"  # consent, exposures and the replica concern this user alone
 _PUBLIC = 0o644
 _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC
-_APPEND = os.O_RDWR | os.O_APPEND | _PLAIN
-_NOTE = os.O_RDWR | _PLAIN
-_LOCK = os.O_RDWR | _PLAIN
+_WRITE = os.O_RDWR | os.O_CREAT | _PLAIN
 _NO_SUCH_FSYNC = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF})
 """Errors of a file system that keeps a folder's entries itself, such as SMB and virtiofs."""
 LEFT_OUT = rb"<!-- a line of (\d+) bytes is not read -->"
@@ -36,10 +34,7 @@ _ADVICE = "`fleet doctor` lists what this user may not read or write"
 
 
 class Files:
-    """The files below one root folder.
-
-    Args:
-        root: nothing outside it is ever written.
+    """The files below one root folder; nothing outside it is ever written.
 
     Attributes:
         homes: folder of the agents' own files: logs, notes, memories.
@@ -58,17 +53,16 @@ class Files:
 
         A clone may have links to anywhere: their targets would be shown to a model, or taken for files of fleet.
         """
-        with self.open(path) as file:
-            try:
-                return file.read() or b""  # a pipe without a writer reads as None
-            except OSError as why:
-                raise _unreadable(path, why) from why
+        return self._read(path, lambda file: file.read() or b"")  # a pipe without a writer reads as None
 
     def page(self, path: Path) -> bytes:
         """Return a page's bytes as ``read``, with a comment in place of each line of over ``PAGE_LINE_BYTES_MAX``."""
+        return self._read(path, lambda file: b"".join(_rows(file)))
+
+    def _read(self, path: Path, read: Callable[[IO[bytes]], bytes]) -> bytes:
         with self.open(path) as file:
             try:
-                return b"".join(_rows(file))
+                return read(file)
             except OSError as why:
                 raise _unreadable(path, why) from why
 
@@ -99,14 +93,11 @@ class Files:
         """Append to a file and return once the data is on the disk; unless ``is_durable``, once it is written.
 
         A last line that a crash tore off gets its line end first, so that only that line is damaged. The caller holds
-        the file's lock.
-
-        Raises:
-            DiskError: the data is not in the file, and must not be acknowledged.
+        the file's lock. It raises ``DiskError`` where the data is not in the file.
         """
         with self._writing(path):
             self._prepare(path)
-            handle = os.open(path, _APPEND | os.O_CREAT, self._mode(path))
+            handle = os.open(path, _WRITE | os.O_APPEND, self._mode(path))
             try:
                 size = os.fstat(handle).st_size
                 if size and os.pread(handle, 1, size - 1) != b"\n":
@@ -126,12 +117,9 @@ class Files:
         self.written += is_durable
 
     def replace(self, path: Path, data: bytes, *, is_durable: bool = True) -> bool:
-        """Replace a file atomically if its bytes differ; return whether they did.
+        """Replace a file atomically if its bytes differ, or raise ``DiskError``; return whether they did.
 
         Unless ``is_durable``, without fsync: for files that can be derived again.
-
-        Raises:
-            DiskError: the old file is unchanged.
         """
         if self._same(path, data):
             return False
@@ -163,7 +151,7 @@ class Files:
         """Overwrite a small file of fixed size without fsync: for values that can be derived again."""
         with self._writing(path):
             self._prepare(path)
-            handle = os.open(path, _NOTE | os.O_CREAT, self._mode(path))
+            handle = os.open(path, _WRITE, self._mode(path))
             try:
                 os.pwrite(handle, data, 0)
             finally:
@@ -178,15 +166,13 @@ class Files:
     def lock(self, path: Path, wait_s: float = limits.LOCK_WAIT_S) -> Iterator[None]:
         """Hold an exclusive lock while a ``with`` block runs. It ends with its process, so it is never stale.
 
-        Raises:
-            BusyError: another process held it for longer than ``wait_s``.
-            DiskError: its file can be neither opened nor created, or its file system has no locks.
+        It raises ``BusyError`` after ``wait_s``, and ``DiskError`` where it has no file, or the file system no locks.
         """
         if path.parent != self.root and is_no_folder(path.parent):  # no correction is lost: all use the file beside it
             path = path.parent.with_name(path.name)
         with self._writing(path):
             self._prepare(path)
-            handle = os.open(path, _LOCK | os.O_CREAT, self._mode(path))
+            handle = os.open(path, _WRITE, self._mode(path))
         try:
             _wait_for(handle, path, wait_s)
             yield

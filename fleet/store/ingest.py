@@ -36,7 +36,7 @@ from fleet.store.database import (
     set_meta,
     without_indexes,
 )
-from fleet.store.files import Files, file_fingerprint, fingerprint, is_plain
+from fleet.store.files import Files, file_fingerprint, fingerprint, is_no_folder, is_plain
 from fleet.store.lines import KINDS, PATTERNS, Entry, Kind, LineReader
 from fleet.store.rows import Contents, FileTail, Rows
 from fleet.store.tree import BLOB_BYTES_MAX, GitTree, TreeGoneError
@@ -187,8 +187,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     def snapshot(self, wait_s: float = BUSY_S) -> AbstractContextManager[bool]:
         """Refresh once; while the block runs, queries answer from the rows as they are then.
 
-        A snapshot within another is that one. Yields whether it is up to date: False where another process is at it and
-        not done within ``wait_s``.
+        A snapshot within another is that one. Yields whether it is up to date (``refresh``).
         """
         return self._holding(self.refresh(wait_s) if self._snapshot is None else self._snapshot)
 
@@ -235,12 +234,10 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         if not self._ensure_database(wait_s):
             return False
         connection = self.database.open()
-        version, sources = _data_version(connection), self.sources()
-        if self._is_stale(connection, sources):
+        if self._is_stale(connection, self.sources()):
             try:
                 with self.database.transaction(wait_s) as connection:
-                    if _data_version(connection) != version:  # another process has joined lines meanwhile
-                        sources = self.sources()
+                    sources = self.sources()  # another process may have joined lines meanwhile
                     if self._is_stale(connection, sources):
                         self._join_all(connection, sources)
             except BusyError:
@@ -265,10 +262,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     def _is_in_the_way(self, path: Path) -> bool:
         """Return whether something else lies where the database belongs, or above it: links are never followed."""
         try:
-            folder = path.parent
-            return (
-                path.is_symlink() or folder.is_symlink() or (folder.exists() and not folder.is_dir()) or path.is_dir()
-            )
+            return is_no_folder(path.parent) or path.is_symlink() or path.is_dir()
         except OSError:
             return True
 
@@ -288,8 +282,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
                 if not path.exists():
                     with self._made(".new") as fresh:
                         fresh.close()
-                        for suffix in ("-wal", "-shm", "-journal"):  # of a database that was deleted in part
-                            path.with_name(path.name + suffix).unlink(missing_ok=True)
+                        Database(path).delete()  # the rest of one that was deleted in part
                         path.with_name(f"{path.name}.new").replace(path)
         except BusyError:
             return False
@@ -327,11 +320,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
 
     @contextmanager
     def _changing(self) -> Iterator[Rows]:
-        """Hold the rows in a transaction of their own.
-
-        Raises:
-            DiskError: they were not written: the next refresh reads what stands in files and in the tree.
-        """
+        """Hold the rows in a transaction of their own; what is not written then is read by the next refresh."""
         try:
             with self.database.transaction() as connection:
                 yield self._rows(connection)
@@ -390,11 +379,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     def _ask_about(self, rows: Rows) -> None:
         """Leave out of the folds what a person is asked about. It is on the disk also where the transaction fails."""
         if rows.arrivals is not None and self.withhold is not None:
-            query = "SELECT count(*) FROM pattern WHERE listed"
-
-            def lessons() -> int:
-                return int(rows.connection.execute(query).fetchone()[0])
-
+            lessons = int(rows.connection.execute("SELECT count(*) FROM pattern WHERE listed").fetchone()[0])
             # In a live room many messages, and syncs between them, may bring what one message does.
             counted = json.loads(get_meta(rows.connection, "edited") or "{}")
             parts, purged = rows.arrivals.held(lessons, counted, self.policy().cut), rows.arrivals.purged(lessons)
@@ -468,7 +453,6 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         """Move to another fetched tree, and bring the files here in step with it. The caller holds the write lock.
 
         In this order: what is to be asked, the ref, the files that gain lines, those that lose lines, the transaction.
-
         Content of rows that no file has is written to the shards of ``writer``, a replica of our own.
         """
         assert self.tree is not None  # noqa: S101 - lines that never leave have no tree
@@ -501,9 +485,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             taken.put_back = [
                 plan.path for plan in plans if plan.gains and oids_before.get(plan.path) == oids.get(plan.path, "")
             ]
-            if get_meta(connection, "shrunk"):
-                for kind in KINDS if writer else ():
-                    self._spill(rows, kind, kind.shard(writer), plans)
+            has_shrunk = bool(get_meta(connection, "shrunk"))
             taken.refused.update(connection.execute(_REFUSED))
             self._write(rows, plans)
             if plans:  # they are read like any others, and their bad lines noted
@@ -511,6 +493,8 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             taken.refused.update(connection.execute(_REFUSED))
             oids_by_path = [("" if plan.kept else plan.oid, plan.path) for plan in plans]
             connection.executemany("UPDATE file SET oid = ? WHERE path = ?", oids_by_path)
+            if has_shrunk and writer:
+                self._spill(rows, writer)
             set_meta(connection, "shrunk", "")
             self._end(rows)
             taken.changed_ids.update(Contents(connection).names(generation))
@@ -529,8 +513,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
                 self.warn(f"{path} is larger than {BLOB_BYTES_MAX:,} bytes: it is read, and left as it is")
                 continue
             compared.append((path, oid, *self._compared(rows, path, oid)))
-        aside = self.aside() if rows.has_refused() else set[bytes]()
-        wanted = set[bytes]()
+        aside, wanted = self.aside(), set[bytes]()
         for kind in KINDS:
             lines = chain.from_iterable(own for path, _, own, _ in compared if _kind(path) is kind)
             wanted |= rows.wanted(kind, (raw for raw in lines if raw not in aside))
@@ -575,17 +558,13 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         if plan.kept or leaving:
             yield (b"" if last == b"\n" else b"\n") + plan.kept + leaving
 
-    def _spill(self, rows: Rows, kind: Kind, shard: str, plans: list[_Plan]) -> None:
-        """Plan content of rows that neither the tree nor a file has into the own shard: a file was cut or deleted."""
-        missing = rows.missing(kind, (self._blocks(rows, plan) for plan in plans if _kind(plan.path) is kind))
-        if not missing:
-            return
-        index = next((index for index, plan in enumerate(plans) if plan.path == shard), len(plans))
-        if index == len(plans):
-            plans.append(_Plan(shard, "", self.files.read(self.clan / shard), b"", gains=True))
-        kept = plans[index].kept
-        end = b"\n" if kept and not kept.endswith(b"\n") else b""  # of a line that a crash tore off
-        plans[index] = msgspec.structs.replace(plans[index], kept=kept + end + missing, gains=True)
+    def _spill(self, rows: Rows, writer: str) -> None:
+        """Append content of rows that neither the tree nor a file has to the shards of a writer."""
+        for kind in KINDS:
+            contents = ([self.files.read(source.file)] for source in self.sources() if source.kind is kind)
+            if missing := rows.missing(kind, contents):
+                self.files.append(self.clan / kind.shard(writer), missing)
+        self._join_files(rows, self.sources())
 
     def lacks_lines(self) -> bool:
         """Return whether the last refresh found a file deleted or cut: rows may have content that no file has."""
@@ -598,23 +577,13 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         """
         self.refresh()
         with self._changing() as rows:
-            for kind in KINDS:
-                contents = ([self.files.read(source.file)] for source in self.sources() if source.kind is kind)
-                if missing := rows.missing(kind, contents):
-                    self.files.append(self.clan / kind.shard(writer), missing)
-            self._join_files(rows, self.sources())
+            self._spill(rows, writer)
             set_meta(rows.connection, "shrunk", "")
             self._end(rows)
 
     def _write(self, rows: Rows, plans: Sequence[_Plan]) -> None:
-        """Write the files that gain lines, and only then those that lose some.
-
-        Where one file alone gains lines, it is replaced at once: what leaves it comes into no other.
-        """
+        """Write the files that gain lines, and only then those that lose some."""
         gaining = [plan for plan in plans if plan.gains]
-        if len(gaining) == 1:
-            index, plan = plans.index(gaining[0]), msgspec.structs.replace(gaining[0], leaving=b"")
-            gaining, plans = [plan], [*plans[:index], plan, *plans[index + 1 :]]
         is_durable = len(gaining) <= _FSYNC_FILES_MAX
         for plan in gaining:
             self._put(self.clan / plan.path, self._blocks(rows, plan, plan.leaving), is_durable=is_durable)
@@ -720,8 +689,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
 class _FileReader:
     """Reader of an open file from where it was read to; size, number and hash of its whole lines so far.
 
-    Args:
-        oid: of the tree's content, if what was read before was equal to that.
+    ``oid``: of the tree's content, if what was read before was equal to that.
     """
 
     def __init__(self, file: IO[bytes], path: str = "", look: str = "", oid: str = "") -> None:
@@ -826,11 +794,6 @@ def _kind(path: str) -> Kind:
     kind = Kind.of(path)
     assert kind is not None, path  # noqa: S101 - paths were sorted before
     return kind
-
-
-def _data_version(connection: Connection) -> int:
-    """Return a number that is another one once another connection has changed the database."""
-    return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
 
 def _plainly(path: str, flags: int) -> int:

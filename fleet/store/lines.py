@@ -6,9 +6,8 @@ reason, and kept in quarantine; both sides of a conflict are read; the good line
 Also append-only files of an agent's own, with a JSON line for each decision, cost or note (``JsonLines``).
 """
 
-import binascii
-import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
@@ -71,18 +70,15 @@ class LineReader(msgspec.Struct):
 
     Attributes:
         refused: lines that cannot be used: the first of them, as many as memory is spent on.
-        count: how many cannot be used, all counted.
         markers: number of conflict-marker lines, which are skipped, by the file's path.
     """
 
     refused: list[Refused] = []
-    count: int = 0
     markers: dict[str, int] = {}
     _bytes: int = 0
 
     def refuse(self, refused: Refused) -> None:
         """Keep a refused line, as far as memory allows: a file full of them must not fill it."""
-        self.count += 1
         if len(self.refused) < limits.REFUSED_KEPT_MAX and self._bytes < limits.REFUSED_BYTES_MAX:
             self.refused.append(refused)
             self._bytes += len(refused.raw)
@@ -106,10 +102,7 @@ class LineReader(msgspec.Struct):
                 elif raw.startswith(_MARKERS):
                     self.markers[path] = self.markers.get(path, 0) + 1
                 elif raw.strip():
-                    yield (
-                        number,
-                        raw[len(_BOM) :] if raw.startswith(_BOM + b'{"') else raw,
-                    )  # `cat` left it between files
+                    yield number, raw.removeprefix(_BOM)  # `cat` left it between files
 
     def entry(self, kind: Kind, raw: bytes, path: str, number: int) -> Entry | None:
         """Return the entry that one line holds; None for one that is refused, which is noted."""
@@ -168,17 +161,17 @@ def _blocks(data: Iterable[bytes]) -> Iterator[bytes | _Oversize]:
         whole, newline, rest_new = (rest + chunk).rpartition(b"\n")
         rest = rest_new
         if newline:
-            yield from _without_carriage_returns(whole)
+            yield _without_carriage_returns(whole)
         if len(rest) > limits.LINE_BYTES_MAX + 1:
             skipped, rest = _Oversize(len(rest), rest[: limits.LINE_BYTES_MAX]), b""
     if skipped is not None:
         yield skipped
     elif rest:
-        yield from _without_carriage_returns(rest)
+        yield _without_carriage_returns(rest)
 
 
-def _without_carriage_returns(block: bytes) -> Iterator[bytes]:
-    yield block.replace(b"\r\n", b"\n").removesuffix(b"\r") if b"\r" in block else block
+def _without_carriage_returns(block: bytes) -> bytes:
+    return block.replace(b"\r\n", b"\n").removesuffix(b"\r") if b"\r" in block else block
 
 
 def name_of(entry: Entry) -> str:
@@ -220,6 +213,10 @@ class _Kept(msgspec.Struct):
     reason: str
     raw: bytes = msgspec.field(name="bytes")
 
+    def key(self) -> bytes:
+        """Return what tells it from others: where it lies, and its bytes."""
+        return blake2b(self.path.encode() + b"\0" + self.raw, digest_size=16).digest()
+
 
 class Quarantine:
     """The refused lines of one workspace, kept with their reason, and never in the way of good ones.
@@ -231,43 +228,26 @@ class Quarantine:
         self._files = files
         self._path = path
 
-    def keep(self, refused: Iterable[Refused], at: str) -> int:
-        """Keep the lines that are new; return how many. A full disk or quarantine never stops reading."""
-        named = (
-            msgspec.structs.replace(r, path=r.path.encode(errors="replace").decode()) for r in refused
-        )  # any name of a file
-        wanted = {_key(r.path, r.raw[: limits.LINE_BYTES_MAX]): r for r in named}  # as they are kept
-        if not wanted:
-            return 0
-        known = {_key(kept.path, kept.raw) for kept in self.all()}
-        new: list[bytes] = []
+    def keep(self, refused: Iterable[Refused], at: str) -> None:
+        """Keep the lines that are new. A full disk or quarantine never stops reading."""
+        wanted: dict[bytes, _Kept] = {}
+        for each in refused:
+            path, reason = (text.encode(errors="replace").decode() for text in (each.path, each.reason))
+            kept = _Kept(at, path, each.number, reason, each.raw[: limits.LINE_BYTES_MAX])
+            wanted[kept.key()] = kept
+        known = {kept.key() for kept in self.all()} if wanted else set[bytes]()
+        new = bytearray()
         room = limits.QUARANTINE_BYTES_MAX - (self._path.stat().st_size if self._path.exists() else 0)
-        for key, refused_line in wanted.items():
-            if key not in known and len(encoded := _encode(refused_line, at)) <= room:
-                new.append(encoded)
-                room -= len(encoded)
-        if not new:
-            return 0
-        try:
-            self._files.append(self._path, b"".join(new))
-        except DiskError:
-            return 0  # the line still lies where it was read, and is counted at every load
-        return len(new)
+        for encoded in (msgspec.json.encode(kept) + b"\n" for key, kept in wanted.items() if key not in known):
+            new += encoded if len(new) + len(encoded) <= room else b""
+        with suppress(DiskError):  # the lines still lie where they were read, and are counted at every load
+            if new:
+                self._files.append(self._path, bytes(new))
 
     def all(self) -> list[_Kept]:
         """Return the lines that are kept, oldest first."""
         # A line that a crash tore is refused again at the next load.
         return list(JsonLines(self._files, self._path).read(_Kept))
-
-
-def _key(path: str, raw: bytes) -> bytes:
-    return blake2b(path.encode() + b"\0" + raw, digest_size=16).digest()
-
-
-def _encode(refused: Refused, at: str) -> bytes:
-    raw = binascii.b2a_base64(refused.raw[: limits.LINE_BYTES_MAX], newline=False).decode()
-    kept = {"at": at, "path": refused.path, "line": refused.number, "reason": refused.reason, "bytes": raw}
-    return json.dumps(kept, ensure_ascii=True, sort_keys=True).encode() + b"\n"
 
 
 # --- an agent's own append-only files -------------------------------------------------------------------------------
@@ -295,11 +275,7 @@ class JsonLines:
                 continue
 
     def add(self, lines: Iterable[msgspec.Struct]) -> None:
-        """Add lines, screened, in one write that is on the disk when this returns. The caller holds the file's lock.
-
-        Raises:
-            DiskError: none of them is there.
-        """
+        """Add lines, screened, in one durable write, or raise ``DiskError``. The caller holds the file's lock."""
         encoded = b"".join(msgspec.json.encode(screened(msgspec.to_builtins(each))) + b"\n" for each in lines)
         if encoded:
             self._files.append(self._path, encoded)

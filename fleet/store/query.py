@@ -1,10 +1,12 @@
 """Queries over the joined records: one SELECT each. Every one brings the rows up to date first."""
 
+import heapq
 import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
+from operator import attrgetter
 from sqlite3 import Connection
 from typing import Any, Literal, TypeVar
 
@@ -49,6 +51,7 @@ _HOLDING_MAX = 2_000
 """Most rows that are read for literal parts: replicas and keys stand in a line, too."""
 SHORT_CHARS_MIN = len("p-000000")
 _BATCH_ROWS = 500
+_id = attrgetter("id")
 
 
 def ranked(patterns: Iterable[Pattern], order: Order) -> list[Pattern]:
@@ -63,7 +66,7 @@ def ranked(patterns: Iterable[Pattern], order: Order) -> list[Pattern]:
         evidence = () if order == "sight" else (lesson.witnesses(), lesson.weight("sessions"))
         return (*evidence, lesson.weight("seen"))
 
-    lessons = sorted(patterns, key=lambda each: each.id)
+    lessons = sorted(patterns, key=_id)
     return sorted(lessons, key=lambda each: (each.is_published, counts(each), each.recency), reverse=True)
 
 
@@ -156,9 +159,7 @@ class Patterns(_Table):
 
     def group(self, id_: str) -> list[str]:
         """Return the ids of all records merged with this one, itself included, sorted."""
-        members = self.groups().get(id_, [id_])
-        query = "SELECT id FROM pattern WHERE id = ?"
-        return self._ingest.ask(lambda db: [row[0] for member in members for row in db.execute(query, (member,))])
+        return [each.id for each in self.some(self.groups().get(id_, [id_]))]
 
     def lesson(self, id_: str) -> Pattern | None:
         """Return the lesson that a record is, or is a part of."""
@@ -217,8 +218,8 @@ class Patterns(_Table):
 
     def retired(self, count: int) -> list[Pattern]:
         """Return the records that were retired last."""
-        rows = self._rows("SELECT id FROM pattern WHERE NOT listed AND text != '' ORDER BY last DESC LIMIT ?", count)
-        return [each for each in self.some([id_ for (id_,) in rows]) if not each.is_present]
+        records = self._folded(f"{_LINE} WHERE NOT listed AND text != '' ORDER BY last DESC LIMIT ?", count)
+        return [each for each in records if not each.is_present]
 
     def since(self, generation: int, count: int) -> list[Pattern]:
         """Return the newest of the lessons that changed after a generation, merged records as one."""
@@ -248,17 +249,9 @@ class Patterns(_Table):
     def lessons(self) -> Iterator[Pattern]:
         """Yield all lessons by id, merged records as one."""
         grouped = self.groups()
-        merged_ids: set[str] = set()
-        for record in self.records():
-            if record.id in merged_ids:
-                continue
-            lesson = record
-            if record.id in grouped:
-                members = self.some(grouped[record.id])
-                merged_ids.update(member.id for member in members)
-                lesson = merged(members)
-            if lesson.is_listed:
-                yield lesson
+        alone = (each for each in self.records() if each.is_listed and each.id not in grouped)
+        united = sorted(self._united("sight"), key=_id)
+        yield from heapq.merge(alone, united, key=_id)
 
     def used(self) -> list[Pattern]:
         """Return the listed lessons that are published, or that were ever shown, met again or found to hurt.

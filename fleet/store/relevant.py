@@ -118,9 +118,8 @@ class _Weights(msgspec.Struct, frozen=True):
 
 def _telling(text: str) -> list[str]:
     """Return the words of a text that tell something, as the index has them, each once."""
-    return list(
-        dict.fromkeys(word.casefold() for word in similarity.Words(text).indexed().split() if _is_telling(word))
-    )
+    words = similarity.Words(text).indexed().split()
+    return list(dict.fromkeys(word.casefold() for word in words if _is_telling(word)))
 
 
 def _is_telling(word: str) -> bool:

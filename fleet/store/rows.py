@@ -9,7 +9,7 @@ import heapq
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, islice
+from itertools import groupby
 from operator import itemgetter
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,9 +30,8 @@ from fleet.text.similarity import Words
 if TYPE_CHECKING:
     from fleet.model.withheld import Arrivals
 
-_BATCH_ROWS = 500  # that are joined at once, or a few more; few enough to take little memory
-_STEP_ROWS = 100  # of each of several files
-_FILES_IN_STEP = 8  # editions are sorted: at one place they have much the same lines
+_BATCH_ROWS = 500  # that are looked up at once, and lines that are joined at once, at least ...
+_BATCH_BYTES = 512 * 1024  # ... so that short lines of many files meet, and long ones of one record
 _USES = frozenset({"shown", "relapsed", "hurt"})
 _NEVER = "~"  # behind every stamp
 _NO_WORDS = pattern_id("")  # of a text without words
@@ -109,14 +108,10 @@ class _Batch(msgspec.Struct, frozen=True):
 
 
 class Rows:
-    """The rows during one transaction.
-
-    Args:
-        is_watched: whether changes of other writers' columns are noted, about which a person is asked.
-        is_searched: False for rows that are made to be compared: they get no full-text index.
+    """The rows during one transaction. Those that are made to be compared are not searched.
 
     Attributes:
-        arrivals: changes of others' columns; None for none.
+        arrivals: changes of others' columns, about which a person is asked, if they are watched; None for none.
         read: the bad lines of files.
     """
 
@@ -152,9 +147,8 @@ class Rows:
         """
         read = LineReader() if in_tree else self.read
         refused_before = len(read.refused)
-        inputs = ((file.path, read.raw_lines(file.data, file.path, file.first)) for file in files)
-        at_once = 1 if in_tree else _FILES_IN_STEP  # one git process has one blob open
-        for batch in _batches(inputs, at_once):
+        lines = ((f.path, *row) for f in files for row in read.raw_lines(f.data, f.path, f.first))
+        for batch in _batches(lines):
             if kind is PATTERNS:
                 self._join_patterns(batch, read, in_tree=in_tree)
             else:
@@ -278,9 +272,8 @@ class Rows:
     def compare(self, files: Iterable[tuple[Kind, str, Iterable[bytes]]], *, goes_on: bool) -> list[Entry]:
         """Join a whole tree; return the entries that the one before had and this one lacks.
 
-        Afterwards the outbox names just the rows of which the tree lacks something.
-
-        ``goes_on``: whether the tree descends from the one before.
+        Afterwards the outbox names just the rows of which the tree lacks something. ``goes_on``: the tree descends from
+        the one before.
         """
         connection = self.connection
         waited: dict[str, bytes | None] = dict(connection.execute("SELECT id, base FROM outbox"))
@@ -419,10 +412,6 @@ class Rows:
                 self.changed = True
                 update = "UPDATE discovery SET at = ?, retracts = ?, generation = ? WHERE id = ?"
                 self.connection.execute(update, (*shown_now, self._generation, each))
-
-    def has_refused(self) -> bool:
-        """Return whether a line of any file here cannot be read."""
-        return self.connection.execute("SELECT 1 FROM refused LIMIT 1").fetchone() is not None
 
     def forget_refused(self, path: str, behind: int = 0) -> None:
         """Forget the refused lines of a file behind one that stays read."""
@@ -632,23 +621,16 @@ def _select(connection: Connection, query: str, wanted: Sequence[str]) -> Iterat
         yield from connection.execute(f"SELECT {query} IN ({','.join('?' * len(some))})", some).fetchall()
 
 
-def _batches(
-    files: Iterator[tuple[str, Iterator[tuple[int, bytes]]]], at_once: int
-) -> Iterator[list[tuple[str, int, bytes]]]:
-    """Yield batches of the lines of files, as (path, number, bytes): some lines of so many files at a time."""
-    batch: list[tuple[str, int, bytes]] = []
-    opened = list(islice(files, at_once))
-    while opened:
-        unfinished = []
-        for path, rows in opened:
-            some = list(islice(rows, _STEP_ROWS))
-            batch += [(path, *row) for row in some]
-            if len(some) == _STEP_ROWS:
-                unfinished.append((path, rows))
-        opened = unfinished + list(islice(files, at_once - len(unfinished)))
-        if len(batch) >= _BATCH_ROWS or not opened:
+def _batches(lines: Iterable[tuple[str, int, bytes]]) -> Iterator[list[tuple[str, int, bytes]]]:
+    """Yield batches of lines, as (path, number, bytes)."""
+    batch, size = [], 0
+    for each in lines:
+        batch.append(each)
+        size += len(each[2])
+        if len(batch) >= _BATCH_ROWS and size >= _BATCH_BYTES:
             yield batch
-            batch = []
+            batch, size = [], 0
+    yield batch
 
 
 def _quick_id(raw: bytes) -> str:
@@ -668,10 +650,7 @@ def _decoded(raw: bytes) -> Line:
 
 
 def _triggered(folded: pattern.Pattern) -> int:
-    """Return 2 for a lesson that was given a trigger, 1 for one whose words name a step, 0 for any other.
-
-    2 more for those that were logged here.
-    """
+    """Return 2 for a lesson with a trigger, 1 if its words name a step, 2 more if it was logged here; else 0."""
     given = folded.trigger
     named = mentions.trigger(given, folded.text, folded.correct, folded.value("wrong"))
     return (2 if given else 1) + 2 * folded.is_own if named else 0

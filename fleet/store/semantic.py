@@ -296,12 +296,7 @@ def _is_safe(url: str) -> bool:
 
 
 def _from_endpoint(url: str, model: str, key: str, texts: Sequence[str]) -> Any:
-    """Return the vectors of an endpoint.
-
-    Raises:
-        OSError: it cannot be reached, or answers with an error.
-        ValueError: its answer is not what was asked for.
-    """
+    """Return an endpoint's vectors; raise ``OSError`` where it does not answer, ``ValueError`` for another answer."""
     numpy = _library("numpy")
     address = url if url.rstrip("/").endswith("/embeddings") else f"{url.rstrip('/')}/embeddings"
     body = json.dumps({"model": model, "input": [redact(text) or " " for text in texts]}).encode()

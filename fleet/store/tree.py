@@ -52,6 +52,7 @@ _NAMING = (b'"id":"', b'"id": "')
 _PLAIN = "100644"
 _LINKS = ("120000", "160000")
 _NOT_PLAIN = "no plain file: who committed it puts one there, or takes the x bit away (git update-index --chmod=-x)"
+_LARGE = f"larger than the {limits.SHARD_BYTES_MAX // 2**20} MiB that are read of one replica"
 MISNAMED = "no name of a replica's file, `<agent>.<8 hex digits>.jsonl`: whoever writes it gives it one"
 """Reason why a file of lines among the shards is not read."""
 _FOLDERS = tuple(f"{kind.name}.d/" for kind in KINDS)
@@ -67,7 +68,7 @@ class _Blob(NamedTuple):
 Paths = dict[str, _Blob]
 """Path under clan-learnings to its content."""
 
-_EMOJI_CHARS_MAX = 8
+_EMOJI_CHARS = range(1, 9)
 
 
 class TreeGoneError(FleetError):
@@ -101,8 +102,10 @@ def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str]) -> _S
             entries.refused.append(path)
         elif not is_ours and path.startswith(_FOLDERS) and path.endswith(".jsonl"):
             entries.ignored[path] = MISNAMED
-        elif is_ours and (why := known.get(entry.oid) or _reason_to_ignore(path, entry.size)):
+        elif is_ours and (why := known.get(entry.oid)):
             entries.ignored[path] = why
+        elif is_ours and "/" in path and entry.size > limits.SHARD_BYTES_MAX:
+            entries.ignored[path] = _LARGE
         elif is_ours and (entry.size > BLOB_BYTES_MAX or total + entry.size > TREE_BYTES_MAX):
             entries.large.append(path)
         elif is_ours:
@@ -117,14 +120,6 @@ def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str]) -> _S
             del entries.files[path]
             entries.ignored[path] = f"beyond the {limits.SHARDS_MAX:,} shards of a clan that are read"
     return entries
-
-
-def _reason_to_ignore(path: str, size: int) -> str:
-    """Return why a shard of a size is not read, "" where it is."""
-    if "/" not in path or size <= 0:
-        return ""
-    is_large = size > limits.SHARD_BYTES_MAX
-    return f"larger than the {limits.SHARD_BYTES_MAX // 2**20} MiB that are read of one replica" if is_large else ""
 
 
 def too_much(path: str, content: IO[bytes]) -> str:
@@ -150,10 +145,9 @@ def is_clan_path(path: str) -> bool:
 
 
 class GitTree:
-    """The trees that were fetched, in fleet's own bare repository, and which of them is taken in.
+    """The trees that were fetched, in fleet's own bare repository ``folder``, and which of them is taken in.
 
-    Args:
-        folder: of the repository; need not exist.
+    Whatever reads a tree raises ``TreeGoneError`` where it is not here.
 
     Attributes:
         listings: commit to what stands in its tree, for a remote that works in the same repository.
@@ -185,30 +179,22 @@ class GitTree:
         return ""
 
     def paths(self, commit: str) -> Paths:
-        """Return the clan's files in a commit's tree; none for "".
-
-        Raises:
-            TreeGoneError: the commit is not here.
-        """
-        with _gone():
-            return self._sorted(commit).files
+        """Return the clan's files in a commit's tree; none for ""."""
+        return self._sorted(commit).files
 
     def _sorted(self, commit: str) -> _SortedEntries:
-        return sort_entries(self._bare.listing(commit), self._bare.ignored())
+        with _gone():
+            return sort_entries(self._bare.listing(commit), self._bare.ignored())
 
     def ignored(self) -> dict[str, str]:
         """Return the clan's paths of the tree that is taken in which are not read, and why."""
-        with suppress(TreeGoneError), _gone():
+        with suppress(TreeGoneError):
             entries = self._sorted(self.head())
             return entries.ignored | dict.fromkeys(filter(is_clan_path, entries.refused), _NOT_PLAIN)
         return {}
 
     def has(self, path: str) -> bool:
-        """Return whether anything stands at a path of the tree that is taken in, readable or not.
-
-        Raises:
-            TreeGoneError: the tree is not here.
-        """
+        """Return whether anything stands at a path of the tree that is taken in, readable or not."""
         with _gone():
             return path in self._bare.listing(self.head())
 
@@ -218,20 +204,12 @@ class GitTree:
 
     @contextmanager
     def open(self, oid: str) -> Iterator[IO[bytes]]:
-        """Hold the bytes behind one id open for reading: no more of them need be in memory than are looked at.
-
-        Raises:
-            TreeGoneError: it is not here.
-        """
+        """Hold the bytes behind one id open for reading: no more of them need be in memory than are looked at."""
         with _gone(), self._bare.open(oid) as content:
             yield content
 
     def read(self, oid: str) -> bytes:
-        """Return the bytes behind one id.
-
-        Raises:
-            TreeGoneError: it is not here.
-        """
+        """Return the bytes behind one id."""
         with self.open(oid) as content:
             return content.read()
 
@@ -240,10 +218,7 @@ class GitTree:
         self._bare.set_ref(FETCHED, commit)
 
     def descends(self, new: str, old: str) -> bool:
-        """Return whether a commit is another one or has it in its history.
-
-        Whatever is unknown here descends of nothing; all descends of "".
-        """
+        """Return whether a commit is another one, or "", or has it in its history; False for one unknown here."""
         if not old or new == old:
             return True
         with _gone():
@@ -265,11 +240,7 @@ class GitTree:
             return self._bare.pushers(head, folder, since)
 
     def forget_history(self) -> None:
-        """Let go of every object behind the commit that is taken in.
-
-        Raises:
-            TreeGoneError: it could not be done.
-        """
+        """Let go of every object behind the commit that is taken in."""
         if self.head():
             with _gone(), self._bare.locked():
                 self._bare.forget_history()
@@ -324,5 +295,4 @@ class Members(dict[str, dict[str, str]]):
     def emoji(self) -> Mapping[str, str]:
         """Agent to emoji, of those that have a short one."""
         marks = {agent: screening.strip_controls(table.get("emoji", "")) for agent, table in self.items()}
-        is_short = {agent: 0 < len(mark) <= _EMOJI_CHARS_MAX and mark.isprintable() for agent, mark in marks.items()}
-        return {agent: mark for agent, mark in marks.items() if is_short[agent]}
+        return {agent: mark for agent, mark in marks.items() if mark.isprintable() and len(mark) in _EMOJI_CHARS}

@@ -31,7 +31,7 @@ def test_the_sample_is_a_workspace_that_can_be_read(sample):
     for source in clan_sources(sample.clan):
         read, data = LineReader(), source.file.read_bytes()
         raws = [raw for raw, entry in read.entries(source.kind, [data], source.path)]
-        assert (read.count, read.markers) == (0, {})
+        assert (read.refused, read.markers) == ([], {})
         assert raws == [source.kind.encode(entry) for _, entry in read.entries(source.kind, [data], source.path)]
         assert data == b"".join(raw + b"\n" for raw in raws), "each line in its canonical form"
         assert len({raw[:30] for raw in raws}) == len(raws), "one line for each id"
