@@ -9,7 +9,7 @@ import heapq
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,8 +30,9 @@ from fleet.text.similarity import Words
 if TYPE_CHECKING:
     from fleet.model.withheld import Arrivals
 
-_BATCH_ROWS = 500  # that are looked up at once, and lines that are joined at once, at least ...
-_BATCH_BYTES = 512 * 1024  # ... so that short lines of many files meet, and long ones of one record
+_BATCH_ROWS = 500  # that are joined at once, or a few more; few enough to take little memory
+_STEP_ROWS = 100  # of each of several files
+_FILES_IN_STEP = 8  # editions are sorted: at one place they have much the same lines
 _USES = frozenset({"shown", "relapsed", "hurt"})
 _NEVER = "~"  # behind every stamp
 _NO_WORDS = pattern_id("")  # of a text without words
@@ -147,8 +148,9 @@ class Rows:
         """
         read = LineReader() if in_tree else self.read
         refused_before = len(read.refused)
-        lines = ((f.path, *row) for f in files for row in read.raw_lines(f.data, f.path, f.first))
-        for batch in _batches(lines):
+        inputs = ((file.path, read.raw_lines(file.data, file.path, file.first)) for file in files)
+        at_once = 1 if in_tree else _FILES_IN_STEP  # one git process has one blob open
+        for batch in _batches(inputs, at_once):
             if kind is PATTERNS:
                 self._join_patterns(batch, read, in_tree=in_tree)
             else:
@@ -621,16 +623,23 @@ def _select(connection: Connection, query: str, wanted: Sequence[str]) -> Iterat
         yield from connection.execute(f"SELECT {query} IN ({','.join('?' * len(some))})", some).fetchall()
 
 
-def _batches(lines: Iterable[tuple[str, int, bytes]]) -> Iterator[list[tuple[str, int, bytes]]]:
-    """Yield batches of lines, as (path, number, bytes)."""
-    batch, size = [], 0
-    for each in lines:
-        batch.append(each)
-        size += len(each[2])
-        if len(batch) >= _BATCH_ROWS and size >= _BATCH_BYTES:
+def _batches(
+    files: Iterator[tuple[str, Iterator[tuple[int, bytes]]]], at_once: int
+) -> Iterator[list[tuple[str, int, bytes]]]:
+    """Yield batches of the lines of files, as (path, number, bytes): some lines of so many files at a time."""
+    batch: list[tuple[str, int, bytes]] = []
+    opened = list(islice(files, at_once))
+    while opened:
+        unfinished = []
+        for path, rows in opened:
+            some = list(islice(rows, _STEP_ROWS))
+            batch += [(path, *row) for row in some]
+            if len(some) == _STEP_ROWS:
+                unfinished.append((path, rows))
+        opened = unfinished + list(islice(files, at_once - len(unfinished)))
+        if len(batch) >= _BATCH_ROWS or not opened:
             yield batch
-            batch, size = [], 0
-    yield batch
+            batch = []
 
 
 def _quick_id(raw: bytes) -> str:
