@@ -44,7 +44,7 @@ from fleet.store.semantic import Embeddings
 from fleet.store.tree import MISNAMED
 from fleet.store.workspace import Workspace
 from fleet.text import tables
-from fleet.text.screening import counted
+from fleet.text.screening import counted, listed
 
 _LEVELS = ("ok", "note", "warning", "error")
 """Note: nothing is harmed. Warning: something stays undone. Error: something fails."""
@@ -181,11 +181,7 @@ def _findings(check: Iterator[_Finding]) -> Iterator[_Finding]:
 
 
 def _named(workspace: Workspace, paths: list[Path]) -> str:
-    return _some([os.path.relpath(path, workspace.root) for path in paths])
-
-
-def _some(words: list[str]) -> str:
-    return ", ".join(words[:_SHOWN_MAX]) + (f" and {len(words) - _SHOWN_MAX} more" if len(words) > _SHOWN_MAX else "")
+    return listed([os.path.relpath(path, workspace.root) for path in paths])
 
 
 # --- the workspace's own files --------------------------------------------------------------------------------------
@@ -319,7 +315,7 @@ def _rows(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
                 with workspace.locked():
                     wrong = workspace.db.differences()
         if wrong and workspace.db.lacks_lines():
-            yield _trouble("unsaid", f"no file says any more what {path.name} knows: {_some(wrong)}", fixed=fix)
+            yield _trouble("unsaid", f"no file says any more what {path.name} knows: {listed(wrong)}", fixed=fix)
             if not fix:
                 return
             with workspace.lock("doctor"), workspace.writing(workspace.agent()) as writer:
@@ -335,7 +331,7 @@ def _rows(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
     if fix:
         with workspace.locked():
             workspace.db.database.delete()
-    yield _trouble("rows", f"rows of {path.name} are not what their lines say: {_some(wrong)}", fixed=fix)
+    yield _trouble("rows", f"rows of {path.name} are not what their lines say: {listed(wrong)}", fixed=fix)
 
 
 def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
@@ -344,16 +340,16 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
     tracked = _tracked(workspace)
     state = [path for path in tracked if path.startswith(".fleet/")]
     if state:
-        yield _trouble("tracked", f"git tracks {_some(state)}")
+        yield _trouble("tracked", f"git tracks {listed(state)}")
     has_scratchpad = any((workspace.root / name).exists() for name in (".agents.local.md", ".agents"))
     wanted = config.IGNORED_LOCAL if has_scratchpad else config.IGNORED_LOCAL[:1]
     if missing := config.ignore(workspace.files, wanted, dry_run=not fix):
         yield _trouble("ignore", f".gitignore lacks {', '.join(missing)}", fixed=fix)
     own = homes.ignores(workspace.place) if setup.hides_homes(workspace) else ()
     if missing := config.ignore(workspace.files, own, dry_run=not fix):
-        yield _trouble("unhidden", f".gitignore has files of agents' own, and lacks {_some(missing)}", fixed=fix)
+        yield _trouble("unhidden", f".gitignore has files of agents' own, and lacks {listed(missing)}", fixed=fix)
     if published := [path for path in tracked if path not in state]:
-        yield _trouble("published", f"git tracks {_some(published)}, written by fleet")
+        yield _trouble("published", f"git tracks {listed(published)}, written by fleet")
 
 
 def _plans(workspace: Workspace) -> Iterator[_Finding]:

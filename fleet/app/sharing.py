@@ -317,7 +317,7 @@ def _warn_of_secrets(workspace: Workspace, kinds_of: Mapping[str, Iterable[str]]
     """Warn of lessons or discoveries that came with secrets; ``kinds_of``: the kinds of secrets, by id."""
     kinds = ", ".join(sorted({kind for each in kinds_of.values() for kind in each}))
     workspace.warn(
-        f"{listed([*kinds_of], _LEFT_SHOWN)} came with a secret as it stands ({kinds}): {outcome}. "
+        f"{listed([*kinds_of])} came with a secret as it stands ({kinds}): {outcome}. "
         f"Whoever could read the clan's remote may have it: rotate it. {advice}"
     )
 
@@ -356,7 +356,7 @@ def _warn_of_purged_words(workspace: Workspace) -> None:
         if places := [f"{path}:{line}" if line else path for path, line in Purge(workspace).remains([lesson.id], ())]:
             workspace.warn(
                 f"{lesson.id} was purged by others, as a secret perhaps, and its words still stand on this machine: "
-                f"{listed(places, _LEFT_SHOWN)}. `fleet purge {lesson.id}` takes them out of fleet's own files, and "
+                f"{listed(places)}. `fleet purge {lesson.id}` takes them out of fleet's own files, and "
                 "names those that are yours to mend"
             )
     if purged != known:

@@ -81,7 +81,7 @@ def _synced_rows(synced: SyncResult) -> list[str]:
     else:
         verb = "exchanged, in part," if synced.is_partial else "put back and synced" if synced.put_back else "synced"
         records = [counted(synced.patterns_in, "lesson")] if synced.patterns_in else []
-        records += [counted(synced.discoveries_in, "discovery", "discoveries")] if synced.discoveries_in else []
+        records += [counted(synced.discoveries_in, "discovery")] if synced.discoveries_in else []
         records_in = f"{' and '.join(records)} new or changed in" if records else "nothing new came in"
         rows = [f"{verb} with {synced.remote}: {counted(synced.out, 'line')} out; {records_in}"]
     rows += ["wrote a new edition of patterns.jsonl and patterns.md"] if synced.edition else []

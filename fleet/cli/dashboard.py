@@ -49,7 +49,7 @@ def show() -> None:
 def _rows(state: dict[str, Any], now_ms: int) -> list[tuple[str, str, str]]:
     """Return rows of a label, a text and its style; few where there is nothing to report."""
     known = state["known"]
-    lessons, entries = counted(known["lessons"], "lesson"), counted(known["discoveries"], "discovery", "discoveries")
+    lessons, entries = counted(known["lessons"], "lesson"), counted(known["discoveries"], "discovery")
     rows = [("fleet", f"{state['agent'] or 'no agent yet'}: {lessons}, {entries}", "")]
     rows += _labelled("new", _new(state, now_ms), "green")
     rows += _labelled("promoted", [f"{each['text']} ({each['agent']}, {each['id']})" for each in state["promoted"]], "")
@@ -91,7 +91,7 @@ def _new(state: dict[str, Any], now_ms: int) -> list[str]:
     counts = [
         f"{counted(first, 'lesson')}{' new or changed' if total > len(lessons) else ''}" if first else "",
         f"{counted(total - first, 'lesson')} met or changed again" if total > first else "",
-        counted(len(entries), "discovery", "discoveries") if entries else "",
+        counted(len(entries), "discovery") if entries else "",
     ]
     rows = [f"{', '.join(filter(None, counts))} since you looked {_ago(state['looked'], now_ms)}"]
     rows += [f"{each['id']}  {each['text']} ({each['by']})" for each in [*entries, *lessons][: _SHOWN - 1]]

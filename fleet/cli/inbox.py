@@ -21,7 +21,7 @@ from fleet.model.errors import DiskError, FleetError, UsageError
 from fleet.reflect.inbox import KINDS, PAIRS, Decision, Entry, Inboxes
 from fleet.store.runs import Run
 from fleet.store.workspace import Workspace
-from fleet.text.screening import counted, one_line, shortened
+from fleet.text.screening import counted, listed, one_line, shortened
 
 app = output.commands()
 
@@ -31,7 +31,7 @@ _CAUGHT_UP = "all caught up: nothing waits for a decision"
 _DIFF_LINES = 12
 _EVIDENCE_MAX = 10
 _ROW_CHARS_MAX = 500
-_LISTED, _GONE = 20, 3
+_LISTED = 20
 _SUBJECT_CHARS = 120
 _END = frozenset(("q", "\x03", "\x04", "\x1b"))
 _KEYS = {"y": (_APPROVE, ""), "n": (_REJECT, "")}
@@ -337,7 +337,7 @@ def _undone_rows(undone: Undone) -> list[str]:
     stated = undone.run.lessons
     gone = [each for each in stated if each.startswith("d-")]  # a discovery does not come back
     if len(gone) < len(stated) or undone.run.fields or not gone:
-        but = f"all but {', '.join(gone[:_GONE])}{', ...' * (len(gone) > _GONE)}" if gone else "it"
+        but = f"all but {listed(gone)}" if gone else "it"
         rows.append(f"`fleet undo {undone.undone_by}` redoes {but}")
     return rows
 
@@ -384,7 +384,7 @@ def _unblock(name: Name) -> None:
 
 def _block_rows(changes: Changes, *, dry_run: bool) -> list[str]:
     since = f" since {changes.since[:16]}Z" if changes.since else ""
-    entries = counted(changes.discoveries, "discovery", "discoveries")
+    entries = counted(changes.discoveries, "discovery")
     rows = [
         f"{changes.name} would be blocked here{since}; nothing was changed"
         if dry_run

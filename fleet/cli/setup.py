@@ -28,7 +28,7 @@ from fleet.share.remote import RemoteUnavailable
 from fleet.store import config, consent, git, homes
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace, check_version
-from fleet.text.screening import counted
+from fleet.text.screening import counted, listed
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -40,7 +40,6 @@ app = output.commands()
 
 _NONE = ("", "n", "no", "none")
 """Answers that name no remote."""
-_FILES_SHOWN = 5
 _WRITERS_SHOWN = 2
 _VALUE_CHARS_MAX = 100
 
@@ -203,7 +202,7 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None, asks
     preview = moving.preview_import(workspace) if take_in is not False else None
     if preview and (files := [Path(path) for path, number in preview.files.items() if number]):
         paths = [each.relative_to(workspace.root).as_posix() for each in files]
-        names = ", ".join(paths[:_FILES_SHOWN]) + ", ..." * (len(paths) > _FILES_SHOWN)
+        names = listed(paths)
         lessons = counted(preview.patterns + preview.discoveries, "lesson")
         if take_in or typer.confirm(f"Take in {lessons} from {names}?", default=True):
             imported = moving.import_files(workspace, agent, files)
@@ -267,7 +266,7 @@ def _show_remote(workspace: Workspace) -> int:
     if workspace.tree.head() and (lessons or number):
         agents = {agent for lesson in workspace.patterns.lessons() for agent in lesson.agents()}
         by = f" from {counted(len(agents), 'agent')}" if agents else ""
-        entries = counted(number, "discovery", "discoveries")
+        entries = counted(number, "discovery")
         echo(f"{fetched.remote} knows {counted(lessons, 'lesson')}{by} and {entries}")
     else:
         echo(f"{fetched.remote} answers, and knows nothing yet")

@@ -92,7 +92,7 @@ def _import_as_json(imported: ImportResult, *, is_dry: bool) -> dict[str, Any]:
 
 
 def _import_rows(imported: ImportResult, *, is_dry: bool, is_verbose: bool) -> Iterator[str]:
-    lessons, entries = counted(imported.patterns, "lesson"), counted(imported.discoveries, "discovery", "discoveries")
+    lessons, entries = counted(imported.patterns, "lesson"), counted(imported.discoveries, "discovery")
     if is_dry:
         taken = [each for each in imported.pieces if not each.reason]
         width = max((len(f"{each.path}:{each.line}") for each in taken), default=0)
@@ -289,7 +289,7 @@ def _sections(status: dict[str, Any], sync: str, *, is_read: bool) -> Iterator[t
     yield "failed", status["sync_failed"]
     yield "stale", status["stale"]
     yield "paused", status["paused"] and f"{status['paused']}: nothing is shared"
-    known = counted(status["discoveries"], "discovery", "discoveries")
+    known = counted(status["discoveries"], "discovery")
     yield "known", f"{counted(status['patterns'], 'lesson')}, {known}"
     paths = (f"{number} in {path}" for path, number in status["waiting"]["paths"].items())
     yield "to go out", counted(status["waiting"]["lines"], "line"), *paths

@@ -310,8 +310,6 @@ def _pause(attempt: int, rng: Random, took_s: float) -> float:
 
 # --- rollback and freeze --------------------------------------------------------------------------------------------
 
-_NAMED_MAX = 3
-
 
 def warn_of_old_state(workspace: Workspace, lost: Iterable[Entry]) -> None:
     """Warn, after a sync, of a remote that was set back or is stale; ``lost``: the entries that it no longer had."""
@@ -324,7 +322,7 @@ def warn_of_old_state(workspace: Workspace, lost: Iterable[Entry]) -> None:
     if back:
         named = [f"{name} (up to {stamp[:16].replace('T', ' ')}Z)" for name, stamp in sorted(back.items())]
         workspace.warn(
-            f"the remote was set back: it no longer had lines of {listed(named, _NAMED_MAX)} that were read from it "
+            f"the remote was set back: it no longer had lines of {listed(named)} that were read from it "
             "before. Nothing went back here, and they were sent again"
         )
     if warning := stale_warning(workspace):

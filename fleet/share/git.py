@@ -26,7 +26,6 @@ _FETCH = (
     *("fetch", "--quiet", "--no-tags", "--no-prune", "--no-recurse-submodules", "--no-auto-maintenance"),
     *("--no-write-fetch-head", "--update-shallow", "--", _NAME),
 )
-_NAMED_MAX = 5
 
 _SAFE = "nothing is lost: what is not sent yet goes out with the next `fleet sync`"
 _MARK = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -307,7 +306,7 @@ class GitRemote:
 
 def _listed(paths: Sequence[str]) -> str:
     """Return the first of some paths as text, for a person."""
-    return listed([for_terminal(path)[:200] for path in paths], _NAMED_MAX)
+    return listed([for_terminal(path)[:200] for path in paths])
 
 
 # --- addresses ------------------------------------------------------------------------------------------------------

@@ -45,7 +45,6 @@ _UNRECORDED, _UNRECORDED_MAX = "given", 50
 _TRIES_MAX = 5
 _PURGED_CHARS_MIN = 6  # shorter texts are in every run, and hide nothing
 _PLAN, _DONE, _BEGUN, _ASIDE = ".plan", ".json", ".begun", ".plan-aside"
-_PATHS_SHOWN_MAX = 5
 _ID = r"[a-z][a-z0-9-]{2,63}"
 _FRAMED = ("/memory.md", "/user-model.md")
 """Ends of the paths of pages whose headings stay over all that was added since."""
@@ -406,7 +405,7 @@ class Runs:
         aside = path.with_suffix(_ASIDE)
         self._files.replace(aside, self._files.read(path))
         self._files.remove(path)
-        named = listed([repr(edit.path[:120]) for edit in run.edits], _PATHS_SHOWN_MAX)
+        named = listed([repr(edit.path[:120]) for edit in run.edits])
         self._workspace.warn(
             "a plan that was not made on this machine, or leads out of this folder, would have changed "
             f"{named or 'no file'}; nothing was written, and it lies in {aside}. If this folder came from "

@@ -19,6 +19,7 @@ from fleet.text import sections
 
 HOMES = ("/home/", "/Users/")
 KEY_BLOCK_CHARS_MAX = 32 * 1024
+_LISTED_MAX = 5
 ROUNDS_MAX = 4  # one round is enough by design; more are insurance, so that no gate finds what the input passed
 
 
@@ -58,10 +59,10 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-def listed(texts: Sequence[str], number_max: int) -> str:
+def listed(texts: Sequence[str]) -> str:
     """Return the first of some texts in a row, and how many more there are."""
-    more = f" and {len(texts) - number_max:,} more" if len(texts) > number_max else ""
-    return ", ".join(texts[:number_max]) + more
+    more = f" and {len(texts) - _LISTED_MAX:,} more" if len(texts) > _LISTED_MAX else ""
+    return ", ".join(texts[:_LISTED_MAX]) + more
 
 
 def shortened(text: str, chars_max: int) -> str:
