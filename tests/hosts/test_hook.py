@@ -56,7 +56,8 @@ def showings(place) -> dict[str, int]:
     """Return how often each lesson was shown to tank here."""
     state = Local(place.folder / ".fleet" / "local.db")
     try:
-        return {each: sum(span.number for span in spans) for each, spans in exposure._spans(state, "tank").items()}
+        sql = "SELECT pattern, sum(number) FROM exposure WHERE agent = ? GROUP BY pattern"
+        return dict(exposure._rows(state, sql, "tank"))
     finally:
         state.close()
 
