@@ -31,7 +31,6 @@ from fleet.text import screening
 
 WAIT_S = 0.3
 """Time that a correction waits for another process that counts, or refreshes the database."""
-
 _MOVING = "moves"  # key in local.db: agent, id and new scope of each lesson that changes its scope, as JSON
 _TAIL_BYTES = 256 * 1024  # of a log's end, where the newest entry is looked for
 _LOGGED_AT = rb"<!-- fleet (?:flagged )?c-[0-9a-f]{16} [^<>]*?\bat=(\S{24})"

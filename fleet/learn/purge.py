@@ -35,7 +35,6 @@ _NO_TEXT = frozenset({codec.AT, "merged_into", "scope", "state"})
 SECRETS_AT_ONCE_MAX = 200
 """Number of lessons that one call purges of secrets: the others wait for the next one, and none is shown meanwhile."""
 _NEEDLE_CHARS_MIN = 6  # shorter texts are in every file, and hide nothing
-
 _LEFT_ALONE = ("git", "locks", "replica.toml", "local.db")
 """Beginnings of the names in ``.fleet`` that have no text of a lesson, or are a repository."""
 
