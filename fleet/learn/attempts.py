@@ -431,7 +431,7 @@ def _parsed(data: bytes) -> _State:
         document = json.loads(data or b"{}")
         for each in document.get("streaks", ()):
             streak = _Streak(str(each["session"]), str(each["family"]), str(each["error"]))
-            streak.output, streak.count = str(each.get("output", "")), int(each["count"])
+            streak.output, streak.count = str(each["said"]), int(each["count"])
             for key, (command, at_ns, blocks, is_open) in each["tries"].items():
                 streak.tries[key] = _Try(str(command), int(at_ns), str(blocks), bool(is_open))
             if streak.tries:
@@ -456,7 +456,9 @@ def _encoded(state: _State, now_ns: int) -> bytes:
     streaks = []
     for each in young[-STREAKS_KEPT_MAX:]:
         newest = list(each.tries.items())[-TRIES_KEPT_MAX:]
-        streaks.append({**vars(each), "tries": {key: [*vars(tried).values()] for key, tried in newest}})
+        fields = {"session": each.session, "family": each.family, "error": each.error, "said": each.output}
+        tries = {key: [*vars(tried).values()] for key, tried in newest}
+        streaks.append({**fields, "count": each.count, "tries": tries})
     declared, won = (list(each.values())[-MUTATIONS_KEPT_MAX:] for each in (state.declared, state.won))
     return json.dumps({"streaks": streaks, "declared": declared, "won": won}, separators=(",", ":")).encode()
 

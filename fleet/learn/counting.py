@@ -31,7 +31,6 @@ from fleet.text import screening
 
 WAIT_S = 0.3
 """Time that a correction waits for another process that counts, or refreshes the database."""
-
 _MOVING = "moves"  # key in local.db: agent, id and new scope of each lesson that changes its scope, as JSON
 _TAIL_BYTES = 256 * 1024  # of a log's end, where the newest entry is looked for
 _LOGGED_AT = rb"<!-- fleet (?:flagged )?c-[0-9a-f]{16} [^<>]*?\bat=(\S{24})"
@@ -298,11 +297,19 @@ def _read_rest(noted: _Checkpoint, page: bytes) -> _UncountedPart | None:
     # The key of a part depends on those before.
     is_plain = not (log.statements or log.marks or any(record.part for record in log.records))
     is_counted = trailing.issuperset(log.records) and not any(b.record is None and b.entry.pattern for b in bound)
-    # A person copied the log, or a part of it, to its end; or the session of an entry that was undone goes on.
+    # A person copied the log, or a part of it, to its end.
     is_repeated = any(f"<!-- fleet {record.id} p-".encode() in counted for record in log.records)
-    if not is_plain or not is_counted or is_repeated or b"<!-- fleet undone " in counted:
+    if not is_plain or not is_counted or is_repeated or _has_marks(counted, log.records):
         return None
     return _UncountedPart(counted, log, bound, noted.waiting + _waiting(bound))
+
+
+def _has_marks(page: bytes, records: Sequence[Record]) -> bool:
+    """Return whether an earlier entry of one of these lessons was undone: its session may be undone with it."""
+    if b"<!-- fleet undone " not in page:
+        return False
+    earlier = Record.search(page, {record.pattern for record in records})
+    return any(f"<!-- fleet undone {record.id} ".encode() in page for record in earlier)
 
 
 def _waiting(bound: Iterable[Bound]) -> int:

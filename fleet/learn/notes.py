@@ -9,7 +9,7 @@ pages mix their forms: a section, a list and an entry hand pieces to each other.
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,6 +100,7 @@ _WRONG_RIGHT = (
 )
 _IS_WRONG = rf"(?i)\A(?:\W{{0,4}}{_DATE}[-–—:：|\s*]*)?\s*(?:❌|✗|🚫|⛔)\s*"
 _IS_RIGHT = r"\A\s*(?:✅|✔️?|☑️?)\s*"
+_NEXT_PAIR = r"[\s.;,|]+(?=[❌✗🚫⛔][^❌✗🚫⛔✅✔☑]+[✅✔☑])"
 _OF_CODE = re.compile(r"`[^`]*[/.(][^`]*`\s+[-–—]\s")
 _RULE_LINES = r"(?m)(?<![^\n]\n)(?:^[A-Z][^\n]{2,}(?:\n|\Z)){2,}(?=\n|\Z)"
 _GONE = re.compile(r"~~.{4,}~~|\[?\(?(?:OBSOLETE|SUPERSEDED|DEPRECATED|RETRACTED)\b", re.DOTALL)
@@ -425,7 +426,7 @@ class _Page:
                     self._read_prose(section, prose, context)
                     if context.is_log and is_title and section.sections and _pattern("rules_of_page").match(intro):
                         intro = "how to use"
-                    self._read_items(items, context._replace(intro=intro))
+                    self._read_list(items, context._replace(intro=intro))
                     prose, items, intro = [], [], ""
             elif block.kind == "table":
                 self._read_table(block, context)
@@ -464,11 +465,15 @@ class _Page:
         first, category, when = section.line or prose[0].line, context.category, context.head.when
         self._add(Note(first, prose[-1].end, text, rest, title=title, category=category, when=when))
 
+    def _read_list(self, items: list[Block], context: _Context) -> None:
+        intro = Label(context.intro)
+        if intro.is_about() or intro.is_layout():
+            self._leave(ABOUT if intro.is_about() else _LAYOUT, *items)
+        else:
+            self._read_items(items, context)
+
     def _read_items(self, items: Sequence[Block], context: _Context) -> None:
         """Read items side by side: a wrong one and the right one after it are one lesson."""
-        if reason := _heads_no_lesson(context.intro, is_log=False):
-            self._leave(reason, *items)
-            return
         remaining = iter([*(part for item in items for part in _unfolded(item)), None])
         item = next(remaining)
         while item is not None:
@@ -629,7 +634,7 @@ def _fault(note: Note) -> str:
 
 
 def _heads_no_lesson(title: str, *, is_log: bool) -> str:
-    """Return why what a heading, or an introduction, stands above is no lesson; "" where it may be one."""
+    """Return why what a heading stands above is no lesson; "" where it may be one."""
     if _is_gone(title):
         return _STRUCK
     if Label(title).is_about():
@@ -668,21 +673,32 @@ def _is_pair(text: str) -> bool:
 def _unfolded(item: Block) -> list[Block]:
     """Return an item with marks as items side by side, a wrong one before its right; each has what is below it."""
     below = [*_below(item)]
-    rights = [re.sub(_IS_RIGHT, "", each.text) for each in below if re.match(_IS_RIGHT, each.text)]
-    # Below a text without a mark, code may only show what it means.
+    marked = [each.text for each in below if _is_marked(each.text)]
+    rights = [re.sub(_IS_RIGHT, "", right) for wrong, right in pairwise(marked) if re.match(_IS_WRONG, wrong)]
+    rights += [match["right"] for text in marked if (match := re.match(_WRONG_RIGHT, text))]
+    # Below a text without a mark, code may only show what it means, and what is right alone is a list of it.
     is_led = any(Passage(right).is_sentence() for right in rights) and not _has_content(item)
     if item.is_task or not (_is_marked(item.text) or is_led):
         return [item]
-    blocks = [_alone(item)]
+    blocks = _pairs(item)
     for each in below:
         if _is_marked(each.text):
-            blocks.append(_alone(each))
+            blocks += _pairs(each)
         else:
             blocks[-1].items.append(_alone(each))
             blocks[-1].end = max(blocks[-1].end, each.end)
     if re.match(_IS_RIGHT, item.text):
         blocks = [each for pair in zip_longest(blocks[1::2], blocks[::2]) for each in pair if each]
     return blocks
+
+
+def _pairs(item: Block) -> list[Block]:
+    """Return each pair beside others on an item's line as an item, without those below it."""
+    texts, rest = [], item.text
+    while (pair := re.match(_WRONG_RIGHT, rest)) and (gap := re.search(_NEXT_PAIR, pair["right"])):
+        texts.append(rest[: pair.start("right") + gap.start()])
+        rest = rest[pair.start("right") + gap.end() :]
+    return [Block("item", item.line, text) for text in (*texts, rest)] if texts else [_alone(item)]
 
 
 def _below(item: Block) -> Iterator[Block]:
@@ -707,7 +723,8 @@ def _unlabelled(text: str, role: str) -> str:
 
 def _details(item: Block) -> str:
     """Return what stands below an item, however deep, as one text."""
-    return "; ".join(filter(None, (Passage(each.text).plain for each in _below(item) if not each.is_task)))
+    below = ((each.text, _details(each)) for each in item.items if not each.is_task)
+    return "; ".join(filter(None, (Passage(text).plain for texts in below for text in texts)))
 
 
 def _ends_open(text: str) -> bool:

@@ -35,7 +35,7 @@ _NO_TEXT = frozenset({codec.AT, "merged_into", "scope", "state"})
 SECRETS_AT_ONCE_MAX = 200
 """Number of lessons that one call purges of secrets: the others wait for the next one, and none is shown meanwhile."""
 _NEEDLE_CHARS_MIN = 6  # shorter texts are in every file, and hide nothing
-
+_FILE_BYTES_MAX = 100 * 1024 * 1024
 _LEFT_ALONE = ("git", "locks", "replica.toml", "local.db")
 """Beginnings of the names in ``.fleet`` that have no text of a lesson, or are a repository."""
 
@@ -139,8 +139,10 @@ class Purge:
         """
         needles = _needles(texts)
         self._workspace.close()
-        for path in self._files(self._workspace.local):
+        for path in sorted(self._workspace.local.rglob("*")):
             top = path.relative_to(self._workspace.local).parts[0]
+            if top.startswith(_LEFT_ALONE) or path.is_symlink() or not path.is_file():
+                continue
             if ".db" in path.name or top == "ready":
                 path.unlink(missing_ok=True)
             elif top == "quarantine":
@@ -163,7 +165,7 @@ class Purge:
         needles = _needles({*texts, *(text for _, entry_texts in entries for text in entry_texts)})
         places = {place for place, _ in entries}
         for top in (self._workspace.clan, self._workspace.root / self._workspace.place, self._workspace.local):
-            for path in self._files(top):
+            for path in filter(self._is_searched, sorted(top.rglob("*"))):
                 place = path.relative_to(self._workspace.root).as_posix()
                 if ".db" in path.name:
                     places |= {(place, 0)} if any(needle in path.read_bytes() for needle in needles) else set()
@@ -178,12 +180,11 @@ class Purge:
         places |= {(f"carried: {each.id}", 0) for each in carried if any(needle in each.raw for needle in needles)}
         return sorted(places)
 
-    def _files(self, top: Path) -> Iterator[Path]:
-        """Yield the files below a folder that may have a text of a lesson."""
-        for path in sorted(top.rglob("*")):
-            is_left = top == self._workspace.local and path.relative_to(top).parts[0].startswith(_LEFT_ALONE)
-            if not is_left and path.is_file() and not path.is_symlink():
-                yield path
+    def _is_searched(self, path: Path) -> bool:
+        """Return whether a file is read for texts: a copy of what is left alone is one, whatever its name."""
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > _FILE_BYTES_MAX:
+            return False
+        return not any(path.is_relative_to(self._workspace.local / name) for name in ("git", "locks"))
 
     def _fetched(self) -> Paths:
         try:

@@ -391,19 +391,26 @@ def _last_lines(output: str, chars_max: int) -> str:
     earlier = output[-limits.SIGNAL_WINDOW_CHARS - screening.KEY_BLOCK_CHARS_MAX : -limits.SIGNAL_WINDOW_CHARS]
     if "PRIVATE KEY" in earlier:
         window = earlier + window  # a key is recognised by its beginning
-    if len(window) < len(output):  # the first line or word has lost its beginning, and with it maybe a secret's
-        window = window.partition("\n")[2] or window.partition(" ")[2]
+    is_cut = len(window) < len(output)
+    if is_cut:  # the first line or word has lost its beginning, and with it maybe a secret's
+        window = window.partition("\n")[2] or window.partition(" ")[2] or window
     # Of a progress bar, the last state.
     clean = _screen("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in window.split("\n")))
     lines = [line.rstrip() for line in clean.split("\n") if line.strip()]
     kept: list[str] = []
     for line in reversed(lines[-limits.SIGNAL_LINES_MAX :]):
-        short = screening.shortened(line, limits.SIGNAL_LINE_CHARS_MAX)
+        short = _cut_line(line, is_torn=is_cut and len(lines) == 1)
         chars_max -= len(short) + 1
         if chars_max < 0:
             break
         kept.append(short)
     return "\n".join(reversed(kept))
+
+
+def _cut_line(line: str, *, is_torn: bool) -> str:
+    """Return a long line cut at its end; a torn one at its beginning, where half a secret might be."""
+    room = limits.SIGNAL_LINE_CHARS_MAX
+    return "…" + line[-(room - 1) :] if is_torn else screening.shortened(line, room)
 
 
 def _first_line(text: str, chars_max: int = limits.SIGNAL_TITLE_CHARS_MAX) -> str:

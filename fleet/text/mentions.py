@@ -58,8 +58,6 @@ _FOLDERS = r"[\w@+-][\w@.+-]{0,60}(?:/[\w@.+-]{1,60}){1,8}"
 _FOLDER = rf"(?ai)\b(?:folder|directory)\s`({_FOLDERS})/?`|(?<![\w/.])({_FOLDERS})/?`?\s(?:folder|directory)\b"
 """A path called a folder: behind that word in a code span alone, since "directory structure/tree" is none."""
 _NO_FILES = r"(?i:node|next|vue|nuxt|three|chart|express|alpine|ember|backbone|d3)\.(?:js|ts)"
-
-
 _WARNING = tuple(_KNOWN["warning"])
 _WRONG, _PREFERRED, _VERB, _DID, _RIGHT, _CLAUSE, _AFTER_PROGRAM = (
     "\n".join(_KNOWN[name]).replace("{doing}", "|".join(_KNOWN["doing"]))

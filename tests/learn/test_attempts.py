@@ -54,6 +54,12 @@ def desk(tmp_path):
 # --- the door -------------------------------------------------------------------------------------------------------
 
 
+def test_the_file_has_the_names_that_other_versions_beside_this_one_read(desk):
+    desk.fail()
+    (streak,) = json.loads(desk.log.read_bytes())["streaks"]
+    assert list(streak) == ["session", "family", "error", "said", "count", "tries"]
+
+
 def test_the_fourth_try_of_the_same_thing_is_stopped(desk):
     assert [desk.fail() for _ in range(2)] == [1, 2]
     assert desk.stopped() is None

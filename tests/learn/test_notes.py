@@ -204,10 +204,31 @@ def test_of_a_wrong_way_and_the_right_one_below_it_the_right_one_is_the_lesson(i
 def test_several_pairs_in_one_item_are_a_lesson_each():
     more, less = "❌ Run as root in the image", "✅ Switch to a user without rights"
     below = f"- {WRONG}\n  {RIGHT}\n  {more}\n  {less}\n"
+    beside = f"- {WRONG} → {RIGHT}. {more} → {less}\n"
     turned = f"- {RIGHT}\n  {WRONG}\n- {less}\n  {more}\n"
-    for item in (below, turned):
+    for item in (below, beside, turned):
         lessons = [(each.text, each.wrong) for each in read_notes(f"# L\n\n{item}", "lessons.md")]
         assert lessons == [PAIR, ("Switch to a user without rights", "Run as root in the image")], item
+
+
+def test_a_list_of_what_is_right_alone_is_no_pair():
+    page = "# L\n\n- What the release needs\n  - ✅ Users can log in with a password\n  - ✅ Search works in French\n"
+    (note,) = read_notes(page, "lessons.md")
+    assert (note.line, note.text) == (3, "What the release needs")
+    assert note.correct == "✅ Users can log in with a password; ✅ Search works in French"
+
+
+@pytest.mark.parametrize("name", ["Architecture", "Project structure", "Usage", "Tests"])
+def test_rules_below_an_item_that_is_named_like_a_part_of_the_project_are_lessons(name):
+    page = f"# L\n\n- {name}:\n  - Never import the app from the store\n  - Always go through the use case\n"
+    texts = [each.text for each in read_notes(page, "lessons.md") if isinstance(each, Note)]
+    assert texts == ["Never import the app from the store", "Always go through the use case"]
+
+
+def test_what_stands_below_a_task_is_no_detail_of_the_item_above_it():
+    page = "# L\n\n- Always run the tests before a push\n  - [ ] later\n    - some day\n  - it takes a minute\n"
+    notes_read = [each for each in read_notes(page, "lessons.md") if isinstance(each, Note)]
+    assert [each.correct for each in notes_read] == ["it takes a minute"]
 
 
 @pytest.mark.parametrize("between", ["\n  ✅ Good: ", "\n  - ✅ Good: ", " → ✅ Good: ", "\n  ✅ ", "\n- ✅ "])

@@ -273,6 +273,13 @@ def test_nothing_that_fleet_keeps_for_itself_holds_it(leaked):
     assert json.loads(backup.read_text())["set"]["text"] == "[REDACTED:purged]"
 
 
+def test_a_copy_beside_a_file_of_fleets_own_is_told(leaked):
+    copies = [".fleet/gitlog.txt", ".fleet/local.db.bak", ".fleet/replica.toml.orig"]
+    for copy in copies:
+        (leaked["velma"].root / copy).write_text(SECRET)
+    assert {path for path, _ in leaked.purge("velma", leaked.pattern).remains}.issuperset(copies)
+
+
 def test_a_purge_twice_is_one(leaked):
     first = leaked.purge("velma", leaked.pattern)
     before = leaked.tip()

@@ -74,6 +74,21 @@ def test_another_occurrence_is_counted_without_parsing_the_log(workspace, pages)
     assert counted(workspace) == (4, 2)
 
 
+def test_once_an_entry_was_undone_the_log_is_not_parsed_for_other_lessons(workspace, pages):
+    for lesson in ("not so", LESSON, "something else", LESSON, "one more"):
+        tell(workspace, lesson)
+    log = CountedLog(workspace, "velma").log_file()
+    undone = corrections_md.Log.parse(log.read_bytes()).records[0]
+    log.write_text(f"{log.read_text()}\n{corrections_md.Log.format_mark(undone.id, 1, undone.at)}\n")
+    tell(workspace)
+    size = log.stat().st_size
+    pages.clear()
+    assert tell(workspace).seen == 4
+    assert max(pages, default=0) < size / 4
+    assert tell(workspace, "not so").seen == 1
+    assert max(pages) > size
+
+
 def test_equal_words_in_one_minute_are_as_many_entries(workspace):
     assert [tell(workspace).seen for _ in range(4)] == [1, 2, 3, 4]
     log = CountedLog(workspace, "velma").read_log()

@@ -116,6 +116,13 @@ def test_a_failure_keeps_command_exit_code_and_last_lines(ground):
     assert rest == [f"line {number}" for number in range(100 - limits.SIGNAL_LINES_MAX, 100)]
 
 
+@pytest.mark.parametrize("before", ["word " * 4_000, "{" * 20_000])
+def test_of_an_output_of_one_long_line_the_end_is_kept(ground, before):
+    log_of(ground).flag(Flag.of_failure("make", 2, before + '"error":"ECONNREFUSED"}'))
+    (entry,) = entries(ground)
+    assert entry.wrong.endswith('"error":"ECONNREFUSED"}')
+
+
 def test_a_failure_without_an_exit_code_or_output_is_one_too(ground):
     log_of(ground).flag(Flag.of_failure("make", None, ""))
     (entry,) = entries(ground)
