@@ -239,6 +239,13 @@ def test_what_nobody_was_shown_never_expires_and_what_was_has_a_week(w, clock):
     assert Inboxes(w).overdue() == []
 
 
+def test_to_look_at_what_waits_waits_for_no_answer_that_is_being_given(w):
+    w.writer("velma")
+    put(w, "Run the migrations before the tests")
+    with w.lock("decide"):  # flock: this process would wait for itself as well
+        assert [each.item.title for each in deciding.listing(w).entries] == ["Run the migrations before the tests"]
+
+
 def test_a_second_look_writes_nothing(w):
     put(w, "Run the migrations before the tests")
     Inboxes(w).show(Inboxes(w, ["velma"]).waiting())
