@@ -290,6 +290,15 @@ def test_a_spoiled_line_harms_no_other(w, spoil):
     assert waits(w) == ["Pin the version of every action"]
 
 
+def test_all_that_a_run_put_in_is_withdrawn_by_one_write(w, monkeypatch):
+    for title in ("Quote every variable", "Pin the version of every action"):
+        put(w, title, run="reflection-1")
+    made, decided = list[int](), Inbox.decide
+    monkeypatch.setattr(Inbox, "decide", lambda box, by: (made.append(len(by)), decided(box, by))[1])
+    assert len(Inboxes(w).undo("reflection-1", "undone")) == 2
+    assert made == [2]
+
+
 def test_an_undone_run_takes_out_what_it_put_in_and_brings_back_what_was_decided_by_it(w):
     put(w, "Quote every variable", run="reflection-1")
     mine = put(w, "Pin the version of every action").id
