@@ -584,10 +584,12 @@ _OURS = "consolidating"
 
 def _lock(workspace: Workspace) -> Lock:
     path = workspace.root / consolidation.LOCK
-    with suppress(DiskError):
-        if not (path.is_symlink() or path.is_dir()):
-            return Lock.read(workspace.files.read(path))
-    return Lock(trouble="is no file that can be read")
+    if path.is_symlink() or path.is_dir():
+        return Lock(trouble="is a link" if path.is_symlink() else "is a folder, which somebody has to remove first")
+    try:
+        return Lock.read(workspace.files.read(path))
+    except DiskError:
+        return Lock(trouble="cannot be read")
 
 
 # --- migration ------------------------------------------------------------------------------------------------------

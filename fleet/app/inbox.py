@@ -137,6 +137,8 @@ def refresh(workspace: Workspace, *, dry_run: bool = False) -> tuple[int, list[E
 
 def _dropped(workspace: Workspace) -> Iterator[Entry]:
     """Drop the items that were shown and whose last day has passed, but for drafts that a person edited; yield them."""
+    if not Inboxes(workspace).overdue():  # to list what waits needs no lock, which a long answer holds for minutes
+        return
     with workspace.lock("decide"):  # nobody answers meanwhile
         for entry in Inboxes(workspace).overdue():
             handler = _handler(workspace, entry)

@@ -171,7 +171,9 @@ def unblock(workspace: Workspace, name: str) -> Changes:
 
 def _check_name(name: str) -> None:
     if not names.is_agent(names.agent_of(name) if names.is_replica(name) else name):
-        raise UsageError(f"{name[:60]!r} is neither an agent nor a replica; nothing was changed")
+        raise UsageError(
+            f"{name[:60]!r} is neither an agent nor a replica (<agent>.<8 hex digits>); nothing was changed"
+        )
 
 
 def _check_writer(workspace: Workspace, name: str) -> None:
@@ -342,7 +344,8 @@ class Question(NamedTuple):
             )
         listed = ", ".join(self.writers[:SHOWN_MAX]) + ", ..." * (len(self.writers) > SHOWN_MAX)
         who = f"Writers of whom nothing was known ({listed})" if self.group == "newcomers" else self.group
-        return f"{who} would retire {self.retires:,} and edit {self.edits:,} lessons or discoveries of others at once"
+        changes = f"retire {self.retires:,} and edit {self.edits:,} lessons or discoveries of others"
+        return f"{who} would {changes}, all at once"
 
     def as_json(self) -> dict[str, Any]:
         """Return the question as ``--json`` has it."""

@@ -192,10 +192,10 @@ def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
     if idle := settings.unread_idle(os.environ):
         yield "note", idle, "sessions are reflected on after that many quiet minutes", mend
     if choice.trouble:
-        means = "the rules are asked, which cost nothing" if choice.named == RULES else "sessions wait"
-        yield "note", choice.trouble, means, f"{mend}; or `fleet reflect --use rules`"
         if choice.named != RULES:
+            yield "note", choice.trouble, "sessions wait", f"{mend}; or `fleet reflect --use rules`"
             return
+        yield "note", choice.trouble, "nothing waits: the rules are asked, which cost nothing", mend
     spent = records.spent(workspace, workspace.wall()[:10])
     summary = f"by {choice.named}; today ${spent:.2f} of ${settings.daily_usd:g}"
     if agent := agent or workspace.replicas().default_agent:
@@ -323,7 +323,8 @@ class _OneSession:
             why = f"not read: {session.trouble or 'the transcript tells of nothing'}"
         elif unagreed := self._choice.unagreed():
             named = unagreed[:200]
-            why = f"nobody on this machine agreed to {named}: the rules were asked. `fleet reflect --agree` does"
+            were = "were" if run else "would be"
+            why = f"nobody on this machine agreed to {named}: the rules {were} asked. `fleet reflect --agree` does"
         return read, Record(
             run=run,
             session=session.id,

@@ -237,7 +237,7 @@ def _tidy(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     if tidied.report.skipped is not None:
         left.append(tidied.report.summary())
     number, facts = tidied.plan.notes_changed if tidied.run or dry_run else 0, tidied.report.dreamed_accepted
-    summary = [tidied.report.summary()] if number else []
+    summary = [tidied.report.summary()] if number or not facts else []
     summary += [f"{counted(facts, 'fact')} of the host's memory: fleet inbox"] if facts else []
     return Phase(
         read=counted(tidied.report.total_scanned, "note"),

@@ -281,8 +281,10 @@ def _written_lines(workspace: Workspace, agent: str, data: bytes) -> list[_Line]
     """Return the notes of a memory that a run of fleet's wrote: other lines are a person's."""
     rows = data.decode("utf-8", "surrogateescape").split("\n")
     dated = [(number, match) for number, row in enumerate(rows) if (match := _NOTE.fullmatch(row.rstrip("\r")))]
+    if not dated:  # of hundreds of runs none need be read
+        return []
     path, ours = workspace.own_path(agent, memory_md.FILE_NAME), set[bytes]()
-    for run in (run for run in Runs(workspace).listed() if dated and run.kind != UNDO):
+    for run in (run for run in Runs(workspace).listed() if run.kind != UNDO):
         for edit in (edit for edit in run.edits if edit.path == path):
             ours |= {*(edit.after or b"").split(b"\n")} - {*(edit.before or b"").split(b"\n")}
     return [

@@ -102,7 +102,9 @@ def _all(workspace: Workspace, agent: str, days: float, paths: list[Path], *, dr
     for trouble in history.troubles:
         note(for_terminal(trouble))
     number, tokens = counted(len(history.waiting), "session"), sum(each.tokens for each in history.waiting)
-    cost = f"about {tokens:,} tokens, at most ${history.usd:.2f} with {session_end.Choice(workspace).reflector}"
+    choice = session_end.Choice(workspace)
+    by = "rules, since nobody here agreed to the reflector" if choice.unagreed() else choice.named
+    cost = f"about {tokens:,} tokens, at most ${history.usd:.2f} with {by}"
     summary = f"{number} to reflect on, {history.done:,} reflected on earlier; {cost}"
     if dry_run:
         rows = [{"session": each.session, "at": each.at, "tokens": each.tokens} for each in history.waiting]

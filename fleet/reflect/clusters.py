@@ -260,9 +260,9 @@ class Clusters(NamedTuple):
         """Return the ids of a lesson's cluster: its own alone, when there is none."""
         return next((group for group in self.groups if pattern_id in group), (pattern_id,))
 
-    def opposites(self, ids: Collection[str]) -> set[str]:
-        """Return the ids of the lessons that say the opposite of one of these."""
-        return {b if a in ids else a for a, b, *_ in self.opposed if a in ids or b in ids}
+    def opposites(self, ids: Collection[str]) -> tuple[str, ...]:
+        """Return the ids of the lessons that say the opposite of one of these, the closest first."""
+        return tuple(dict.fromkeys(b if a in ids else a for a, b, *_ in self.opposed if a in ids or b in ids))
 
     def grouped(self, lessons: Iterable[Pattern], lookup: Callable[[str], Pattern | None]) -> "list[Wordings]":
         """Return lessons with each cluster as one, in the place of the first of its wordings."""
@@ -276,9 +276,9 @@ class Clusters(NamedTuple):
             wordings = sorted((one for one in lessons_of if one is not None and one.is_listed), key=_rank)
             grouped_ids |= {one.id for one in wordings}
             ids = contested.intersection(one.id for one in wordings or [lesson])
-            against = sorted(self.opposites(ids)) if ids else []
+            against = self.opposites(ids) if ids else ()
             shown = self.spoken_for(wordings) if len(wordings) > 1 else lesson
-            result.append(Wordings(shown, tuple(wordings) if len(wordings) > 1 else (), tuple(against)))
+            result.append(Wordings(shown, tuple(wordings) if len(wordings) > 1 else (), against))
         return result
 
 

@@ -213,7 +213,8 @@ class Topic(NamedTuple):
     @property
     def seen(self) -> str:
         """Number of sessions in the form of a pointer; "" for none."""
-        return f"(seen {counted(len(self.sessions), 'session')})" if self.sessions else ""
+        number = len(self.sessions)  # without a comma: the pointer is read again, by other tools, too
+        return f"(seen {number} session{'' if number == 1 else 's'})" if number else ""
 
     @staticmethod
     def fresh(recurrence: Recurrence, taken: Collection[str]) -> tuple[str, str]:

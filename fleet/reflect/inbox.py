@@ -267,10 +267,12 @@ class Inboxes:
         With ``again`` the run stands once more, and all that is reverted. Return the changed entries as they were.
         """
         changed = []
-        for entry in self.entries():
-            if decision := _decision_after(entry, run, again=again):
-                Inbox(self._workspace, entry.agent).decide([msgspec.structs.replace(decision, why=why)])
-                changed.append(entry)
+        for agent in self.agents:
+            box = Inbox(self._workspace, agent)
+            decided = [(each, by) for each in box.entries() if (by := _decision_after(each, run, again=again))]
+            if decided:  # in one write: a crash leaves all of them or none
+                box.decide([msgspec.structs.replace(by, why=why) for _, by in decided])
+            changed += [each for each, _ in decided]
         return changed
 
     def days_to_decide(self) -> tuple[int, float]:

@@ -234,9 +234,7 @@ class Promotions:
             waiting.clear()
             with self._writer.workspace.snapshot():  # many lessons are looked up, and nothing is written meanwhile
                 for due, kin, why in self._judged(memory, by_id):
-                    own, shown = [each for part in kin for each in own_rights().get(part, ())], by_id[due.id].correct
-                    right = shown if shown in own else next(iter(own), "")
-                    larger = memory.with_lesson(self._row(by_id[due.id], right, due), self._writer.agent)
+                    larger = memory if why else self._with_due(memory, by_id[due.id], due, kin, own_rights)
                     if obstacle := why or self._no_room(larger, due.id):
                         waiting.append(Waiting(due.id, due.text, due.evidence, obstacle))
                     else:
@@ -272,6 +270,14 @@ class Promotions:
             why = self._obstacle(memory, doubt, due, is_enough=due.id in enough)
             yield due._replace(evidence=f"{due.evidence}{_in_wordings(wordings)}"), kin, why
 
+    def _with_due(
+        self, memory: Memory, pattern: Pattern, due: Due, kin: Sequence[str], rights: Callable[[], Mapping[str, Any]]
+    ) -> Memory:
+        """Return the memory with one more lesson; only for such a one the log is read."""
+        own = [each for part in kin for each in rights().get(part, ())]
+        right = pattern.correct if pattern.correct in own else next(iter(own), "")
+        return memory.with_lesson(self._row(pattern, right, due), self._writer.agent)
+
     def _is_contested(self, kin: Sequence[str]) -> bool:
         """Return whether another lesson contradicts these, which for the agent's own is another own one."""
         agent, opposites = self._writer.agent, self._lessons.clusters.opposites(kin)
@@ -298,8 +304,10 @@ class Promotions:
             return yes
         if due.reason != CLAN or (is_enough and self._witnesses.are_enough):
             return ""
-        if self._settings.others == "suggest" or not is_enough:
+        if not is_enough:
             return f"others say so, and they may all be one who pushes; {yes}"
+        if self._settings.others == "suggest":
+            return f"others say so; {yes}"
         return (
             f'others say so, and git tracks the fleet.toml that has others = "auto": {yes}, and '
             "`fleet config set promotion.others auto` agrees to it on this machine"

@@ -146,9 +146,9 @@ class Records:
     def _unfinished(self, line: str) -> list[Record]:
         pending: dict[str, Record] = {}
         for record in self.read():
-            is_stopped = record.line == SETTLED and not record.raw  # by a person, while it was asked
-            if record.line == line:
-                pending.setdefault(record.session, record)
+            is_stopped = line == RESERVED and record.line == SETTLED and not record.raw  # while it was asked
+            if record.line == line and (line == RESERVED or record.session not in pending):
+                pending[record.session] = record
             elif record.kind == "reflection" and (record.line == RAN or is_stopped):
                 pending.pop(record.session, None)
         return list(pending.values())

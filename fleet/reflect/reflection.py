@@ -310,7 +310,9 @@ def _read_claude(out: str) -> Answer:
         tokens_out=_count(usage.get("output_tokens")),
         model=next(iter(_dict(output.get("modelUsage"))), ""),
     )
-    return answer._replace(text="", trouble=answer.text[:300]) if output.get("is_error") is True else answer
+    if answer.text and output.get("is_error") is not True:
+        return answer
+    return answer._replace(text="", trouble=(answer.text or str(output.get("subtype", "")))[:300])
 
 
 def _read_codex(out: str) -> Answer:

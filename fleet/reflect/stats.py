@@ -142,8 +142,8 @@ class Stats(NamedTuple):
             _listed("Never helped", [(each, "") for each in self.lessons if each.never_helped], readable),
         ]
         if self.hours:
-            middle, number = median(self.hours.values()), counted(len(self.hours), "lesson")
-            parts.append([f"From first correction to the fleet's memory: {middle:,.1f} h in the middle of {number}"])
+            middle, number = _span(median(self.hours.values())), counted(len(self.hours), "lesson")
+            parts.append([f"From first correction to the fleet's memory: {middle} in the middle of {number}"])
         if self.unfilled:
             parts.append([f"{self.unfilled:,} without a lesson yet: fleet learn --waiting"])
         return "\n\n".join("\n".join(shortened(row, width) for row in rows) for rows in parts if rows)
@@ -264,3 +264,9 @@ def _listed(title: str, entries: Sequence[tuple[_Lesson, str]], readable: Callab
     for each, why in entries[:_LESSONS_SHOWN]:
         rows += [f"  {each.pattern.id}  {readable(each.pattern.text)}", *([f"    {why}"] if why else [])]
     return rows
+
+
+def _span(hours: float) -> str:
+    if hours < 1:
+        return f"{hours * 60:.0f} min"
+    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.1f} days"

@@ -180,7 +180,7 @@ def test_a_lesson_of_others_waits_for_a_yes_and_enters_by_it(bench):
     bench.sync("velma")
     assert LESSON not in memory(bench)
     [waits] = bench.status("velma")["memory"]["waiting"]
-    assert (waits["id"], waits["why"].startswith("others say so")) == (pattern_id(LESSON), True)
+    assert (waits["id"], waits["why"].startswith("others say so; `")) == (pattern_id(LESSON), True)
     bench.run("velma", "promote", pattern_id(LESSON))
     assert LESSON in memory(bench)
 

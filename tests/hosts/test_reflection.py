@@ -93,14 +93,21 @@ def test_a_hosts_own_client_is_asked_safely_and_its_answer_and_cost_are_on_recor
         assert found["usd"] is None
 
 
-def test_a_client_that_fails_is_on_record_with_what_it_said(place, talk):
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"result": "Credit balance is too low"}, "Credit balance is too low"),
+        ({"result": None, "subtype": "error_max_turns", "uuid": "f" * 300}, "error_max_turns"),
+    ],
+)
+def test_a_client_that_fails_is_on_record_with_what_it_said(place, talk, said, why):
     place.fleet("init", "--agent", "tank")
     place.fleet("reflect", "--use", "claude")
-    failed = json.dumps({**CLAUDE, "is_error": True, "result": "Credit balance is too low"})
+    failed = json.dumps({**CLAUDE, "is_error": True, **said})
     env = client(place, "claude", failed, code=1)
     found = json.loads(place.fleet("reflect", "--transcript", str(talk.path), "--json", **env).stdout)[0]
     assert found["told"].startswith("saved nothing")
-    assert "exit code 1; claude gave no answer: Credit balance is too low" in found["record"]["why"]
+    assert f"exit code 1; claude gave no answer: {why}" in found["record"]["why"]
 
 
 def test_the_end_of_a_session_is_reflected_on_by_a_process_of_its_own(place, talk):

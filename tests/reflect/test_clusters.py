@@ -9,7 +9,7 @@ import pytest
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern
 from fleet.reflect import clusters
-from fleet.reflect.clusters import MEMBERS_MAX, PARTNERS_MAX, Clusters, Comparison, same_text_among
+from fleet.reflect.clusters import MEMBERS_MAX, PARTNERS_MAX, Clusters, Comparison, _Pair, same_text_among
 from fleet.text.similarity import ParsedText
 
 AWK = "Always use awk over sed for user-provided input substitution"
@@ -157,6 +157,11 @@ def test_a_lesson_that_contradicts_two_wordings_of_another_is_named_once():
     known = {each.id: each for each in (*both, turned)}
     [shown] = [each for each in among([*both, turned]).grouped(known.values(), known.get) if each.wordings]
     assert shown.opposites == (turned.id,)
+
+
+def test_of_several_opposites_the_closest_is_named_first():
+    found = Clusters(opposed=(_Pair("p-3", "p-9", 0.9), _Pair("p-3", "p-5", 0.8)))
+    assert found.opposites(["p-3"]) == ("p-9", "p-5")
 
 
 def test_each_text_is_compared_with_those_that_share_most_of_its_words_and_a_third_of_them():

@@ -784,9 +784,17 @@ def test_the_number_of_another_tools_pointer_never_falls_and_its_first_session_c
     assert project.read(".agents/topics/9.md").count("merged from session") == 2
 
 
+def test_a_pointer_of_a_thousand_sessions_is_read_again():
+    topic = consolidation.Topic(".agents/topics/a.md", "gotcha", "A", sessions=tuple(map(str, range(1_000))))
+    assert topic.seen == "(seen 1000 sessions)"
+    assert consolidation._SEEN.fullmatch(topic.seen)
+
+
 def test_a_lock_that_is_a_folder_closes_the_gate_as_one_that_cannot_be_read(project):
     (project.folder / LOCK).mkdir(parents=True)
-    assert "consolidate --force" in project.fleet("consolidate", "--check", expect=3).stderr
+    told = project.fleet("consolidate", "--check", expect=3).stderr
+    assert "is a folder, which somebody has to remove first" in told
+    assert "consolidate --force" in told
     project.fleet("consolidate", expect=3)
 
 

@@ -239,6 +239,13 @@ def test_what_nobody_was_shown_never_expires_and_what_was_has_a_week(w, clock):
     assert Inboxes(w).overdue() == []
 
 
+def test_to_look_at_what_waits_waits_for_no_answer_that_is_being_given(w):
+    w.writer("velma")
+    put(w, "Run the migrations before the tests")
+    with w.lock("decide"):  # flock: this process would wait for itself as well
+        assert [each.item.title for each in deciding.listing(w).entries] == ["Run the migrations before the tests"]
+
+
 def test_a_second_look_writes_nothing(w):
     put(w, "Run the migrations before the tests")
     Inboxes(w).show(Inboxes(w, ["velma"]).waiting())
@@ -281,6 +288,15 @@ def test_a_spoiled_line_harms_no_other(w, spoil):
     put(w, "Pin the version of every action")
     decide(w, first.id, "rejected")
     assert waits(w) == ["Pin the version of every action"]
+
+
+def test_all_that_a_run_put_in_is_withdrawn_by_one_write(w, monkeypatch):
+    for title in ("Quote every variable", "Pin the version of every action"):
+        put(w, title, run="reflection-1")
+    made, decided = list[int](), Inbox.decide
+    monkeypatch.setattr(Inbox, "decide", lambda box, by: (made.append(len(by)), decided(box, by))[1])
+    assert len(Inboxes(w).undo("reflection-1", "undone")) == 2
+    assert made == [2]
 
 
 def test_an_undone_run_takes_out_what_it_put_in_and_brings_back_what_was_decided_by_it(w):

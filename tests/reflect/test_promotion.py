@@ -250,6 +250,12 @@ def test_modes(w):
     assert LESSON in memory(w)
 
 
+def test_for_what_waits_the_log_is_not_read(w):
+    w.config.promotion.mode = "suggest"
+    tell(w, line({"velma.00000007": 3}))
+    assert promote(w, rights=lambda: pytest.fail("read the log for a lesson that cannot enter")).waiting
+
+
 def test_what_waits_is_kept_while_others_are_looked_at(w):
     w.config.promotion.mode = "suggest"
     tell(w, line({"velma.00000007": 3}), line({"velma.00000007": 3}, "Quote every path"))

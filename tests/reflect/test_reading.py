@@ -264,6 +264,13 @@ def test_what_a_command_lacked_is_heard_though_its_installer_names_it(tmp_path, 
     assert [each.text for each in lessons] == [missing] * found
 
 
+def test_an_answer_of_a_server_is_no_tool_that_was_lacking(tmp_path):
+    talk = Talk(tmp_path / "t.jsonl").says("run the tests")
+    talk.runs("npm run smoke", "FAIL GET /widgets: Not Found", ok=False).runs("touch routes/widgets", "")
+    talk.runs("npm run smoke", "1 passed")
+    assert not [each for each in rules.propose([sessions.read(talk.path)]) if each.kind == "missing"]
+
+
 def test_a_correction_that_comes_after_nothing_names_nothing_wrong(tmp_path):
     talk = Talk(tmp_path / "t.jsonl").says("no, never merge staging into main; cherry-pick each commit")
     [lesson] = rules.reflect(as_read(talk)).lessons

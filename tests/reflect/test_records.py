@@ -120,6 +120,19 @@ def test_a_reservation_is_interrupted_until_its_session_has_a_record_or_a_person
     assert [each.session for each in Records(w, "velma").interrupted()] == ["s1"]
 
 
+def test_a_deferred_session_that_a_person_stopped_the_question_about_waits_on(w):
+    Records(w, "velma").append(Record(run="r1", line="deferred", session="s1", why="the day's cap is reached"))
+    Records(w, "velma").append(Record(run="r2", line="settled", session="s1", why="it was interrupted"))
+    assert [each.session for each in Records(w, "velma").deferred()] == ["s1"]
+
+
+def test_of_two_passes_that_were_killed_the_last_one_is_named(w, tmp_path):
+    (tmp_path / "new.jsonl").touch()
+    for run, name in (("r1", "gone.jsonl"), ("r2", "new.jsonl")):
+        Records(w, "velma").reserve(Record(run=run, session="s1", transcript=str(tmp_path / name), usd=0.5), 5.0)
+    assert [each.run for each in Records(w, "velma").interrupted()] == ["r2"]
+
+
 def test_success_is_never_claimed_for_nothing(w):
     notes = Written(name="notes", count=2)
     assert Record(run="r", writers=(notes,)).summary() == "saved 2 notes"

@@ -577,6 +577,14 @@ def test_a_reflector_that_misbehaves_is_a_record_and_nothing_else(w, talk, tmp_p
     assert records.spent(w, "2026-05-09") == pytest.approx(0.5), "what nobody said counts as reserved"
 
 
+def test_where_the_rules_are_asked_nobody_is_told_to_choose_them(w, monkeypatch):
+    monkeypatch.setenv("REFLECTION_DAILY_CAP_USD", "much")
+    _, what, means, do = next(iter(session_end.findings(w, "velma")))
+    assert "REFLECTION_DAILY_CAP_USD" in what
+    assert means.startswith("nothing waits")
+    assert "--use rules" not in do
+
+
 def test_a_reflector_that_never_ran_has_cost_nothing(w, talk):
     settings(w, reflector="command", command=["./reflector.sh"])
     session_end.Choice(w).agree()
@@ -1001,6 +1009,7 @@ def test_a_dry_run_asks_the_rules_where_nobody_agreed_to_the_reflector(w, talk, 
     record = session_end.reflect(w, "velma", talk.path, dry_run=True).record
     assert (record.reflector, record.usd) == ("rules", 0.0)
     assert "nobody on this machine agreed" in record.why
+    assert "the rules would be asked" in record.why
     session_end.Choice(w).agree()
     record = session_end.reflect(w, "velma", talk.path, dry_run=True).record
     assert (record.reflector, record.usd, record.why) == ("command", 0.5, "")

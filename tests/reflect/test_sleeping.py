@@ -263,6 +263,7 @@ def test_one_phase_may_be_asked_for_alone(workspace):
 def test_several_phases_may_be_asked_for_and_run_in_their_own_order(waiting):
     slept = json.loads(waiting.run("w", "sleep", "--only", "review", "--only", "tidy", "--json").stdout)
     assert [each["name"] for each in slept["phases"]] == ["tidy", "review"]
+    assert slept["phases"][0]["told"].startswith("skipped: fewer than 5 notes are new")
     everything = json.loads(waiting.run("w", "sleep", "--only", "", "--dry-run", "--json").stdout)
     assert len(everything["phases"]) == len(sleeping.PHASES)
 

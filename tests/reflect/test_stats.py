@@ -207,6 +207,9 @@ def test_hours_run_from_the_first_correction_to_the_publication():
     stats = stats_of(lines)
     assert stats.hours == {pid(1): 48.0, pid(2): 96.0, pid(3): 0.0}
     assert stats.as_json()["to_fleet"]["median_hours"] == 48.0
+    assert "fleet's memory: 2.0 days in the middle of 3 lessons" in stats.render(80, str)
+    soon = stats_of([lesson(1, first=NOON - 90_000)])
+    assert "fleet's memory: 2 min in the middle of 1 lesson" in soon.render(80, str)
 
 
 # The plot

@@ -104,6 +104,11 @@ def test_a_pass_over_the_private_notebook_is_one_run_and_undo_sets_all_of_it_bac
     assert not notes.get(new).fields["consolidated_from"]
 
 
+def test_without_a_dated_line_in_the_memory_no_run_is_read(workspace, monkeypatch):
+    monkeypatch.setattr(Runs, "listed", lambda _: pytest.fail("read hundreds of files for nothing"))
+    assert tidying._written_lines(workspace, "velma", b"# Mine\n\n- no date\n") == []
+
+
 @pytest.mark.parametrize("is_edited", [False, True])
 def test_a_pass_reads_the_notebook_once_unless_the_memory_was_edited_meanwhile(workspace, monkeypatch, is_edited):
     number = note(workspace, 1, "The build broke yesterday")
