@@ -44,6 +44,7 @@ _UNRECORDED, _UNRECORDED_MAX = "given", 50
 """Key in ``local.db``: the last commands given here of which no run says so, and how many are kept."""
 _TRIES_MAX = 5
 _PURGED_CHARS_MIN = 6  # shorter texts are in every run, and hide nothing
+_SKILL = "SKILL.md"  # a skill is a folder, and this in it
 _PLAN, _DONE, _BEGUN, _ASIDE = ".plan", ".json", ".begun", ".plan-aside"
 _PATHS_SHOWN_MAX = 5
 _ID = r"[a-z][a-z0-9-]{2,63}"
@@ -385,7 +386,10 @@ class Runs:
             if stays or now not in (edit.before, edit.after):
                 skipped[edit.path] = _CHANGED
             elif now is not None and edit.after is None:
-                self._files.remove(self._workspace.root / edit.path)
+                self._files.remove(file := self._workspace.root / edit.path)
+                with suppress(OSError):  # the folder holds more
+                    if file.name == _SKILL:
+                        file.parent.rmdir()
             elif now != edit.after:
                 self._files.replace(self._workspace.root / edit.path, edit.after or b"")
         done, self._workspace.has_changed = msgspec.structs.replace(run, skipped=skipped), True
