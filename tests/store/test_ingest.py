@@ -8,7 +8,7 @@ import pytest
 
 from fleet.model import edits
 from fleet.model.errors import FleetError
-from fleet.model.line import Line
+from fleet.model.line import Line, Refused
 from fleet.model.names import pattern_id
 from fleet.store import ingest
 from fleet.store.database import SCHEMA_NUMBER
@@ -197,6 +197,21 @@ def test_one_bad_line_and_one_of_a_newer_version_cost_their_own_rows(here: Here)
     assert (len(here.workspace.db.refused()), len(here.workspace.db.carried())) == (1, 1)
     assert [(kept.path, kept.number) for kept in here.workspace.quarantine.all()] == [(here.mine, 2)]
     assert [getattr(each, "raw", each) for each in here.workspace.db.outgoing()] == [line, NEWER]
+
+
+@pytest.mark.parametrize("also", [b"", b"rubbish\n"])
+def test_a_good_line_that_lies_in_quarantine_too_stays_in_its_file_until_the_tree_has_it(here: Here, also) -> None:
+    """Anyone in a live room may put a line under a key that is not its own."""
+    here.log("Check the cache key")
+    head = here.push()
+    raw = PATTERNS.encode(here.log("Pin the version"))
+    file = here.workspace.clan / here.mine
+    file.write_bytes(file.read_bytes() + also)
+    assert len(here.workspace.db.refused()) == bool(also)
+    here.workspace.quarantine.keep([Refused("live:x|y", 0, "a line that speaks of something else", raw)], "")
+    here.take(here.tree.put({OTHER: confirmed(logged("B"))}, head))
+    assert raw in file.read_bytes().splitlines()
+    assert b"rubbish" not in file.read_bytes(), "it is in quarantine"
 
 
 def test_a_bad_line_is_forgotten_when_it_is_mended(here: Here) -> None:
