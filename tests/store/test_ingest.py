@@ -315,6 +315,18 @@ def test_a_damaged_database_is_made_anew_and_told(here: Here, where: int) -> Non
     assert here.workspace.db.differences() == []
 
 
+def test_a_database_in_a_folder_whose_name_is_no_text_is_looked_into(tmp_path: Path) -> None:
+    root = tmp_path / os.fsdecode(b"caf\xe9?%20#")
+    try:
+        root.mkdir()
+    except OSError:
+        pytest.skip("this file system has no such names")
+    here = Here(root)
+    here.log("Check the cache key")
+    assert here.workspace.patterns.count() == 1
+    assert here.workspace.db.database.integrity_error() == ""
+
+
 def test_a_changed_row_is_noticed_though_sqlite_finds_nothing_wrong_with_it(here: Here) -> None:
     line = here.log("Check the cache key")
     here.workspace.patterns.count()
