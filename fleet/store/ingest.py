@@ -12,7 +12,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import wraps
+from functools import cache, wraps
 from hashlib import blake2b
 from io import BytesIO
 from itertools import chain
@@ -513,7 +513,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
                 self.warn(f"{path} is larger than {BLOB_BYTES_MAX:,} bytes: it is read, and left as it is")
                 continue
             compared.append((path, oid, *self._compared(rows, path, oid)))
-        aside, wanted = self.aside(), set[bytes]()
+        aside, wanted = cache(self.aside), set[bytes]()  # read where it is needed
         for kind in KINDS:
             lines = chain.from_iterable(own for path, _, own, _ in compared if _kind(path) is kind)
             wanted |= rows.wanted(kind, lines, aside)

@@ -8,7 +8,7 @@ the outbox is its own base.
 import heapq
 import json
 from bisect import bisect_right
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 from sqlite3 import Connection
@@ -431,10 +431,10 @@ class Rows:
 
     # --- content of files here ----------------------------------------------------------------------------------------
 
-    def wanted(self, kind: Kind, raws: Iterable[bytes], aside: Container[bytes]) -> set[bytes]:
+    def wanted(self, kind: Kind, raws: Iterable[bytes], aside: Callable[[], Container[bytes]]) -> set[bytes]:
         """Return the lines that must stay in files here: neither the tree nor marks cover all of them.
 
-        Of unreadable ones all that are not ``aside``, in quarantine. A good one may be there, too, under another path.
+        Of unreadable ones all that are not ``aside()``, in quarantine. A good one may lie there, too, by another path.
         """
         by_id: dict[str, list[bytes]] = {}
         for raw in raws:
@@ -445,10 +445,12 @@ class Rows:
             wanted.update(raw for raw in group if self._is_wanted(kind, raw, aside, bases))
         return wanted
 
-    def _is_wanted(self, kind: Kind, raw: bytes, aside: Container[bytes], bases: dict[str, Line | None]) -> bool:
+    def _is_wanted(
+        self, kind: Kind, raw: bytes, aside: Callable[[], Container[bytes]], bases: dict[str, Line | None]
+    ) -> bool:
         entry = LineReader().entry(kind, raw, "", 0)
         if entry is None:
-            return raw not in aside
+            return raw not in aside()
         if isinstance(entry, Carried):
             query = "SELECT 1 FROM carried WHERE hash = ? AND NOT in_tree"
             return self.connection.execute(query, (entry.hash,)).fetchone() is not None

@@ -214,6 +214,15 @@ def test_a_good_line_that_lies_in_quarantine_too_stays_in_its_file_until_the_tre
     assert b"rubbish" not in file.read_bytes(), "it is in quarantine"
 
 
+def test_the_quarantine_is_not_read_where_every_line_can_be(here: Here) -> None:
+    here.log("Check the cache key")
+    head = here.push()
+    raw = PATTERNS.encode(here.log("Pin the version"))
+    here.workspace.db.aside = lambda: pytest.fail("it may be large, or unreadable")
+    here.take(here.tree.put({OTHER: confirmed(logged("B"))}, head))
+    assert raw in (here.workspace.clan / here.mine).read_bytes()
+
+
 def test_a_bad_line_is_forgotten_when_it_is_mended(here: Here) -> None:
     here.log("Check the cache key")
     file = here.workspace.clan / here.mine
