@@ -50,5 +50,5 @@ UNREADABLE_MAX = 10_000  # lines of a shard that are none, blank ones among them
 
 LOCK_WAIT_S = 20.0
 QUARANTINE_BYTES_MAX = 16 * 1024 * 1024
-REFUSED_KEPT_MAX = 10_000  # refused lines that one load keeps in memory, with their bytes; the others are counted
+REFUSED_KEPT_MAX = 10_000  # refused lines that one load keeps in memory, with their bytes; others are left out
 REFUSED_BYTES_MAX = 8 * 1024 * 1024

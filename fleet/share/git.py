@@ -350,7 +350,8 @@ class Address(str):
             is_fit = is_fit and all(part and part[0] != "-" for part in scp_like.group("host", "path"))
         if not is_fit:
             how = f"use a path, HOST:PATH, or {', '.join(SCHEMES)} with :// and a host behind it"
-            raise UsageError(f"{shown!r} is no address of a remote: {how}")
+            limit = f"{_ADDRESS_CHARS_MAX:,} characters at most, and no control characters"
+            raise UsageError(f"{shown!r} is no address of a remote: {how}; {limit}")
         if with_scheme or scp_like:
             return cls(url)
         return cls(Path(os.path.expanduser(url)).absolute())  # noqa: PTH111 - `~nosuchuser` raises in pathlib

@@ -135,10 +135,11 @@ class Database:
 
     def integrity_error(self) -> str:
         """Return the first error that SQLite finds in the file, "" for none, or for no file. Changes nothing."""
-        if not self.exists:
+        if self.path is None or not self.exists:
             return ""
         try:
-            with closing(sqlite3.connect(f"file:{quote(str(self.path))}?mode=ro", uri=True, timeout=2.0)) as connection:
+            uri = f"file:{quote(bytes(self.path))}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True, timeout=2.0)) as connection:
                 result = str(connection.execute("PRAGMA integrity_check(1)").fetchone()[0])
         except TROUBLE as why:
             return (str(why) or type(why).__name__) if is_damage(why) else ""  # busy or unreadable is not damaged
@@ -478,7 +479,7 @@ def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
         connection.close()
         if not is_unwritable(why) or not path.is_file() or not path.stat().st_size:
             raise
-        return sqlite3.connect(f"file:{quote(str(path))}?immutable=1", uri=True, check_same_thread=False)
+        return sqlite3.connect(f"file:{quote(bytes(path))}?immutable=1", uri=True, check_same_thread=False)
     except BaseException:
         connection.close()
         raise

@@ -12,7 +12,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import wraps
+from functools import cache, wraps
 from hashlib import blake2b
 from io import BytesIO
 from itertools import chain
@@ -144,7 +144,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
 
     Attributes:
         tree: the fetched tree; None for lines that never leave this machine.
-        aside: returns the lines in quarantine, which files need not hold any more.
+        aside: returns the lines in quarantine: files need not hold those that cannot be read.
         changed: called with the generation after each change.
         withhold: stores the changes that a person must decide on, whose file each column came in, and who purged many
             lessons; returns the policy that leaves the changes out. None for lines that nobody else writes.
@@ -513,10 +513,10 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
                 self.warn(f"{path} is larger than {BLOB_BYTES_MAX:,} bytes: it is read, and left as it is")
                 continue
             compared.append((path, oid, *self._compared(rows, path, oid)))
-        aside, wanted = self.aside(), set[bytes]()
+        aside, wanted = cache(self.aside), set[bytes]()  # read where it is needed
         for kind in KINDS:
             lines = chain.from_iterable(own for path, _, own, _ in compared if _kind(path) is kind)
-            wanted |= rows.wanted(kind, (raw for raw in lines if raw not in aside))
+            wanted |= rows.wanted(kind, lines, aside)
         return [
             _Plan(
                 path,

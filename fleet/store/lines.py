@@ -102,7 +102,8 @@ class LineReader(msgspec.Struct):
                 elif raw.startswith(_MARKERS):
                     self.markers[path] = self.markers.get(path, 0) + 1
                 elif raw.strip():
-                    yield number, raw.removeprefix(_BOM)  # `cat` left it between files
+                    # `cat` left it between files; what is no line stays byte for byte
+                    yield number, raw.removeprefix(_BOM) if raw.startswith(_BOM + b'{"') else raw
 
     def entry(self, kind: Kind, raw: bytes, path: str, number: int) -> Entry | None:
         """Return the entry that one line holds; None for one that is refused, which is noted."""

@@ -8,7 +8,7 @@ the outbox is its own base.
 import heapq
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 from sqlite3 import Connection
@@ -431,21 +431,26 @@ class Rows:
 
     # --- content of files here ----------------------------------------------------------------------------------------
 
-    def wanted(self, kind: Kind, raws: Iterable[bytes]) -> set[bytes]:
-        """Return the lines that must stay in files here: neither the tree nor marks cover all of them."""
+    def wanted(self, kind: Kind, raws: Iterable[bytes], aside: Callable[[], Container[bytes]]) -> set[bytes]:
+        """Return the lines that must stay in files here: neither the tree nor marks cover all of them.
+
+        Of unreadable ones all that are not ``aside()``, in quarantine. A good one may lie there, too, by another path.
+        """
         by_id: dict[str, list[bytes]] = {}
         for raw in raws:
             by_id.setdefault(_quick_id(raw), []).append(raw)
         wanted = set[bytes]()
         for group in by_id.values():
             bases: dict[str, Line | None] = {}  # of one id; of several only where lines begin in an unusual way
-            wanted.update(raw for raw in group if self._is_wanted(kind, raw, bases))
+            wanted.update(raw for raw in group if self._is_wanted(kind, raw, aside, bases))
         return wanted
 
-    def _is_wanted(self, kind: Kind, raw: bytes, bases: dict[str, Line | None]) -> bool:
+    def _is_wanted(
+        self, kind: Kind, raw: bytes, aside: Callable[[], Container[bytes]], bases: dict[str, Line | None]
+    ) -> bool:
         entry = LineReader().entry(kind, raw, "", 0)
         if entry is None:
-            return True  # an unreadable line stays where it is
+            return raw not in aside()
         if isinstance(entry, Carried):
             query = "SELECT 1 FROM carried WHERE hash = ? AND NOT in_tree"
             return self.connection.execute(query, (entry.hash,)).fetchone() is not None

@@ -156,8 +156,10 @@ def _keep_a_copy(workspace: Workspace, done: list[str]) -> None:
     fresh = workspace.local / f"{BACKUP}.new"
     _remove(fresh)
     workspace.files.folder(fresh)
-    kept = ("consent", "paused", "replica.toml", "clock", "state.db", "state.db-wal", "shown")
-    for source in (workspace.clan, *(workspace.local / name for name in kept)):
+    if workspace.clan.is_dir():  # or a link to one: it is not written through, and may be a folder the next time
+        shutil.copytree(workspace.clan, fresh / "clan-learnings", symlinks=True)
+    for name in ("consent", "paused", "replica.toml", "clock", "state.db", "state.db-wal", "shown"):
+        source = workspace.local / name
         if source.is_dir() and not source.is_symlink():
             shutil.copytree(source, fresh / source.name, symlinks=True)
         elif source.is_file() and not source.is_symlink():

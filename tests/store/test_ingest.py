@@ -8,7 +8,7 @@ import pytest
 
 from fleet.model import edits
 from fleet.model.errors import FleetError
-from fleet.model.line import Line
+from fleet.model.line import Line, Refused
 from fleet.model.names import pattern_id
 from fleet.store import ingest
 from fleet.store.database import SCHEMA_NUMBER
@@ -199,6 +199,30 @@ def test_one_bad_line_and_one_of_a_newer_version_cost_their_own_rows(here: Here)
     assert [getattr(each, "raw", each) for each in here.workspace.db.outgoing()] == [line, NEWER]
 
 
+@pytest.mark.parametrize("also", [b"", b"rubbish\n"])
+def test_a_good_line_that_lies_in_quarantine_too_stays_in_its_file_until_the_tree_has_it(here: Here, also) -> None:
+    """Anyone in a live room may put a line under a key that is not its own."""
+    here.log("Check the cache key")
+    head = here.push()
+    raw = PATTERNS.encode(here.log("Pin the version"))
+    file = here.workspace.clan / here.mine
+    file.write_bytes(file.read_bytes() + also)
+    assert len(here.workspace.db.refused()) == bool(also)
+    here.workspace.quarantine.keep([Refused("live:x|y", 0, "a line that speaks of something else", raw)], "")
+    here.take(here.tree.put({OTHER: confirmed(logged("B"))}, head))
+    assert raw in file.read_bytes().splitlines()
+    assert b"rubbish" not in file.read_bytes(), "it is in quarantine"
+
+
+def test_the_quarantine_is_not_read_where_every_line_can_be(here: Here) -> None:
+    here.log("Check the cache key")
+    head = here.push()
+    raw = PATTERNS.encode(here.log("Pin the version"))
+    here.workspace.db.aside = lambda: pytest.fail("it may be large, or unreadable")
+    here.take(here.tree.put({OTHER: confirmed(logged("B"))}, head))
+    assert raw in (here.workspace.clan / here.mine).read_bytes()
+
+
 def test_a_bad_line_is_forgotten_when_it_is_mended(here: Here) -> None:
     here.log("Check the cache key")
     file = here.workspace.clan / here.mine
@@ -298,6 +322,18 @@ def test_a_damaged_database_is_made_anew_and_told(here: Here, where: int) -> Non
     assert [here.seen(line) for line in lines] == [1] * 60
     assert here.workspace.patterns.count() == 60
     assert here.workspace.db.differences() == []
+
+
+def test_a_database_in_a_folder_whose_name_is_no_text_is_looked_into(tmp_path: Path) -> None:
+    root = tmp_path / os.fsdecode(b"caf\xe9?%20#")
+    try:
+        root.mkdir()
+    except OSError:
+        pytest.skip("this file system has no such names")
+    here = Here(root)
+    here.log("Check the cache key")
+    assert here.workspace.patterns.count() == 1
+    assert here.workspace.db.database.integrity_error() == ""
 
 
 def test_a_changed_row_is_noticed_though_sqlite_finds_nothing_wrong_with_it(here: Here) -> None:

@@ -506,6 +506,19 @@ def hook(folder, event, **payload):
     return commands.hook([event], folder, environment(folder), data).stdout.decode()
 
 
+def test_an_upgrade_that_a_linked_folder_stops_has_copied_the_old_files_for_the_next_one(tmp_path, remote):
+    root = old_workspace(tmp_path / "velma", remote)
+    before = {path: data for path, data in files_of(root).items() if path.startswith("clan-learnings/")}
+    (root / "clan-learnings").rename(root / "elsewhere")
+    (root / "clan-learnings").symlink_to("elsewhere")
+    assert "written through" in fleet(root, "upgrade", "--yes").stderr
+    (root / "clan-learnings").unlink()
+    (root / "elsewhere").rename(root / "clan-learnings")
+    assert fleet(root, "upgrade", "--yes").returncode == 0
+    copied = files_of(root / ".fleet/upgrade-backup")
+    assert {path: data for path, data in copied.items() if path.startswith("clan-learnings/")} == before
+
+
 def test_every_command_names_the_way_out_and_the_upgrade_tells_what_it_did(tmp_path, remote):
     root = old_workspace(tmp_path / "velma", remote)
     before = files_of(root)
