@@ -759,7 +759,7 @@ def _is_fit(path: str, mode: str) -> bool:
     """Return whether a path is safe in a tree: no ``..``, and no ``.git`` in any disguise."""
     for part in path.split("/"):
         plain = part.casefold().encode("ascii", "ignore").decode().rstrip(". ")
-        if (not plain and part.strip(". ") == "") or plain in (".git", "git~1"):
+        if re.fullmatch(r"(\.[. ]*)?", part) or plain in (".git", "git~1"):
             return False
         if mode == "120000" and plain.startswith((".gitmodules", ".gitattributes", ".gitignore", ".mailmap")):
             return False
