@@ -343,8 +343,9 @@ def _unmerge(pattern: _Lesson) -> None:
     """Undo a merge. Either of the two ids will do."""
     with output.acting() as (workspace, who):
         record = lessons.unmerge(workspace, who, pattern)
+        stays = f"; still merged with {', '.join(record.others)}" if record.others else ""
         seen = counted(record.pattern.count("seen"), "time")
-        text = f"{record.changed} is a lesson of its own again, seen {seen}: {record.pattern.text}"
+        text = f"{record.changed} is a lesson of its own again{stays}, seen {seen}: {record.pattern.text}"
         output.show(record.as_json(), text)
 
 

@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from shutil import which
 from typing import Annotated, Any
 
 import typer
@@ -296,7 +297,8 @@ def _sections(status: dict[str, Any], sync: str, *, is_read: bool) -> Iterator[t
     known = counted(status["discoveries"], "discovery", "discoveries")
     yield "known", f"{counted(status['patterns'], 'lesson')}, {known}"
     paths = (f"{number} in {path}" for path, number in status["waiting"]["paths"].items())
-    yield "to go out", counted(status["waiting"]["lines"], "line"), *paths
+    unsure = "" if which("git") else " at most: without git, what the clan has is not known"
+    yield "to go out", f"{counted(status['waiting']['lines'], 'line')}{unsure}", *paths
     yield "clock", status["clock"] and f"{status['clock']}; set it, best by NTP"
     if memory := status["memory"]:
         size = f"{memory['chars']:,} of {memory['chars_max']:,} characters"
