@@ -1,5 +1,6 @@
 """Commands about lessons and memories: read them, change them, rate them, and show whether they help."""
 
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
@@ -23,7 +24,7 @@ from fleet.text.screening import counted, one_line, readable
 _LISTED = 100
 """Lessons that ``fleet patterns`` lists on a terminal without ``-n``; into a pipe it lists all of them."""
 
-_STATS_WIDTH = 100
+_WIDTH_PIPED = 100
 _A_LESSON = "A lesson's id; a unique beginning is enough."
 _UNKNOWN = "at an unknown time"
 
@@ -424,6 +425,8 @@ def _stats() -> None:
     with output.opened() as workspace:
         totals, (decided, days) = reflecting.stats(workspace), reflecting.decisions(workspace)
         whose = ", ".join(workspace.agents_here()) or "none yet"
-        rows = [f"Agents here: {whose}\n", totals.render(_STATS_WIDTH, readable)]
+        # A pipe has one width everywhere.
+        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_PIPED
+        rows = [f"Agents here: {whose}\n", totals.render(min(columns, output.WIDTH_MAX), readable)]
         rows += [f"\nInbox: {counted(decided, 'decision')}, each after {days:g} days in the median"] if decided else []
         output.show(totals.as_json() | {"decisions": {"number": decided, "median_days": days}}, rows)
