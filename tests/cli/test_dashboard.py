@@ -338,9 +338,7 @@ def test_a_yes_to_another_remote_is_none_to_the_one_that_the_file_names_by_now(s
 
 
 def test_a_week_of_the_statistics_is_one_row_of_the_terminal(w):
-    entry = (
-        "\n## 2026-11-{0:02} 14:30 — t\n**What I got wrong:** w\n**Correct approach:** r\n**Pattern:** Use tool {0}\n"
-    )
+    entry = "\n## 2026-11-{0:02} 14:30 — t\n**What I got wrong:** w\n**Correct approach:** r\n**Pattern:** Use {0}\n"
     log = w.folder / "w/agents/velma/corrections.md"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("# Corrections\n" + "".join(map(entry.format, range(1, 30))))
