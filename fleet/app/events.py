@@ -121,7 +121,8 @@ class _HostEvent:
         if not call.can_write:
             return _CANNOT_WRITE
         if call.agent == GUEST and (named := os.environ.get("FLEET_AGENT") or GUEST) != GUEST:
-            return f"fleet: FLEET_AGENT={named[:40]!r} cannot be an agent's name (a-z, 0-9, '-' and '_'). {_OF_GUEST}"
+            wrong = f"FLEET_AGENT={named[:40]!r} cannot be an agent's name (a-z, 0-9, '-' and '_'): mend that first"
+            return f"fleet: {wrong}. {_OF_GUEST}"
         if call.agent != GUEST or self._folder.marked_ms(GUEST):
             return ""
         self._folder.mark(GUEST, word=call.session or "-")
