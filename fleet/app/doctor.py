@@ -17,8 +17,6 @@ from shutil import which
 from sqlite3 import Error
 from typing import Any, NamedTuple
 
-import msgspec
-
 from fleet.app import finding, reflecting, reviewing, session_end, setup, sharing, starting
 from fleet.hosts.install import HOSTS, Calls
 from fleet.hosts.local import LocalFolder
@@ -87,7 +85,10 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "withheld": [each._asdict() for each in out.withheld],
         "unfilled": log.unfilled(),
         "edited": [each.pattern for each in log.edited()],
-        "not_taken": [msgspec.to_builtins(each) for each in LogPage(workspace, agent).left_out()],
+        "not_taken": [
+            {"path": each.path, "line": each.line, "reason": each.reason, "text": each.text}
+            for each in LogPage(workspace, agent).left_out()
+        ],
         "memory": AgentMemory(workspace, agent).standing().as_json(),
         "review": {"pairs": len(compared.likely), "contradictions": len(compared.opposed)},
         "inbox": Inboxes(workspace).count()._asdict(),

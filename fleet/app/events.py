@@ -121,7 +121,8 @@ class _HostEvent:
         if not call.can_write:
             return _CANNOT_WRITE
         if call.agent == GUEST and (named := os.environ.get("FLEET_AGENT") or GUEST) != GUEST:
-            return f"fleet: FLEET_AGENT={named[:40]!r} cannot be an agent's name (a-z, 0-9, '-' and '_'). {_OF_GUEST}"
+            wrong = f"FLEET_AGENT={named[:40]!r} cannot be an agent's name (a-z, 0-9, '-' and '_'): mend that first"
+            return f"fleet: {wrong}. {_OF_GUEST}"
         if call.agent != GUEST or self._folder.marked_ms(GUEST):
             return ""
         self._folder.mark(GUEST, word=call.session or "-")
@@ -129,10 +130,15 @@ class _HostEvent:
 
     def promoted_since(self) -> str:
         """Return which lessons entered the agent's memory when its last sessions ended, once; "" for none."""
-        notes = local.SessionNotes(self._call.root, f"{PROMOTED}-{self._call.agent}")
-        new = [each for each in notes.of(PROMOTED) if notes.claim(f"{_SHOWN} {each}")]
+        notes, new = local.SessionNotes(self._call.root, f"{PROMOTED}-{self._call.agent}"), list[str]()
+        for note in notes.all():
+            if note == _SHOWN:
+                new = []
+            elif note.startswith(f"{PROMOTED} "):
+                new.append(note[len(PROMOTED) + 1 :])
         if not new:
             return ""
+        notes.add(_SHOWN)
         more = f" and {len(new) - 1} more" if len(new) > 1 else ""
         return f"fleet promoted {json.loads(new[-1])!r}{more}: every session starts with it"
 
@@ -174,11 +180,14 @@ class _HostEvent:
         if holds_the_rest:
             text, shown = start.news, start.new_ids
         self._note_given(shown)
-        if source == "compact" or self._call.subagent:
-            return Reply(text)
-        note = _note_of_given(shown, {*start.new_ids} & {*shown})
-        reply = Reply("\n\n".join(filter(None, [text, self._memory_changed()])), note=note)
-        reply.warning = start.warning or ("" if note else self._fault)
+        reply = Reply(text)
+        if self._call.subagent:
+            return reply
+        reply.warning = self._fault
+        if source != "compact":
+            reply.note = _note_of_given(shown, {*start.new_ids} & {*shown})
+            reply.context = "\n\n".join(filter(None, [text, self._memory_changed()]))
+            reply.warning = start.warning or ("" if reply.note else self._fault)
         return reply
 
     def _memory_changed(self) -> str:

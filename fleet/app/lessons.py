@@ -254,9 +254,9 @@ def edit(workspace: Workspace, agent: str, prefix: str, assignments: Sequence[st
             draft.fields = [Field(lesson.id, each.field, lesson.fields.get(each.field), each.value) for each in changed]
     names = sorted({each.field for each in changed})
     if {*names} & {*_WORDS} and lesson.id in AgentMemory(workspace, agent).standing().lessons:
-        workspace.warn(f"the memory has it as it was: fleet demote {lesson.id} && fleet promote {lesson.id}")
+        workspace.reports.append(f"the memory has it as it was: fleet demote {lesson.id} && fleet promote {lesson.id}")
     if any((each.field, each.value) == (SCOPE, PRIVATE) for each in changes):
-        workspace.warn("nothing more of it leaves this machine; what was sent before stays with the clan")
+        workspace.reports.append("nothing more of it leaves this machine; what was sent before stays with the clan")
     secrets = tuple(sorted({kind for each in changes for kind in each.secrets}))
     return _Edit(find(workspace, lesson.id), names, secrets)
 

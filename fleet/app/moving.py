@@ -308,10 +308,7 @@ def purge(
         workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
     for name in workspace.agents_here():
         starting.SessionStart(workspace, name).make()  # the cached start has the old words
-    try:  # so that the remote's newest tree has nothing that marks cover
-        why_not = "" if sharing.sync(workspace, agent, yes=yes, compact=True).remote else _NO_REMOTE
-    except FleetError as why:
-        why_not = str(why)
+    why_not = _compact_remote(workspace, agent, yes=yes)
     if not why_not:
         # Until now the fetched tree had the words, and so had the rows beside it.
         workspace.tree.forget_history()
@@ -337,6 +334,16 @@ def _purge_here(workspace: Workspace, agent: str, prefix: str) -> tuple[list[str
         # A merge may repeat the words of one record in another: all of them are purged.
         ids = [lesson.id, *(id_ for id_ in workspace.patterns.group(lesson.id) if id_ != lesson.id)]
         return ids, [text for id_ in ids for text in Purge(workspace).lesson(writer, id_)]
+
+
+def _compact_remote(workspace: Workspace, agent: str, *, yes: bool) -> str:
+    """Compact the remote, so that its newest tree has nothing that marks cover; return why that failed, else ""."""
+    if pause := workspace.state.paused(workspace.wall()):  # a sync would note that a person agrees to the remote
+        return f"sharing is paused {pause}"
+    try:
+        return "" if sharing.sync(workspace, agent, yes=yes, compact=True).remote else _NO_REMOTE
+    except FleetError as why:
+        return str(why)
 
 
 # --- upgrade --------------------------------------------------------------------------------------------------------

@@ -551,9 +551,8 @@ class Guards:
 
 def _check_decision(decision: str, until: str, today: str) -> None:
     if decision not in _CHOICES:
-        raise UsageError(
-            f"say what it does: fleet guard ID ask, deny or off, not {decision[:40]!r}. Nothing was changed"
-        )
+        unknown = f", not {decision[:40]!r}" if decision else ""
+        raise UsageError(f"say what it does: fleet guard ID ask, deny or off{unknown}. Nothing was changed")
     with suppress(ValueError):
         if not until or (date.fromisoformat(until).isoformat() == until and until >= today):
             return

@@ -1,5 +1,6 @@
 """Commands about lessons and memories: read them, change them, rate them, and show whether they help."""
 
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
@@ -23,7 +24,7 @@ from fleet.text.screening import counted, one_line, readable
 _LISTED = 100
 """Lessons that ``fleet patterns`` lists on a terminal without ``-n``; into a pipe it lists all of them."""
 
-_STATS_WIDTH = 100
+_WIDTH_PIPED = 100
 _A_LESSON = "A lesson's id; a unique beginning is enough."
 _UNKNOWN = "at an unknown time"
 
@@ -343,8 +344,9 @@ def _unmerge(pattern: _Lesson) -> None:
     """Undo a merge. Either of the two ids will do."""
     with output.acting() as (workspace, who):
         record = lessons.unmerge(workspace, who, pattern)
+        stays = f"; still merged with {', '.join(record.others)}" if record.others else ""
         seen = counted(record.pattern.count("seen"), "time")
-        text = f"{record.changed} is a lesson of its own again, seen {seen}: {record.pattern.text}"
+        text = f"{record.changed} is a lesson of its own again{stays}, seen {seen}: {record.pattern.text}"
         output.show(record.as_json(), text)
 
 
@@ -423,6 +425,8 @@ def _stats() -> None:
     with output.opened() as workspace:
         totals, (decided, days) = reflecting.stats(workspace), reflecting.decisions(workspace)
         whose = ", ".join(workspace.agents_here()) or "none yet"
-        rows = [f"Agents here: {whose}\n", totals.render(_STATS_WIDTH, readable)]
+        # A pipe has one width everywhere.
+        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_PIPED
+        rows = [f"Agents here: {whose}\n", totals.render(min(columns, output.WIDTH_MAX), readable)]
         rows += [f"\nInbox: {counted(decided, 'decision')}, each after {days:g} days in the median"] if decided else []
         output.show(totals.as_json() | {"decisions": {"number": decided, "median_days": days}}, rows)

@@ -4,9 +4,9 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from shutil import which
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from fleet.app import doctor, moving, pages
@@ -84,11 +84,16 @@ def _show_import(imported: ImportResult, named: list[Path], *, is_dry: bool, is_
 
 
 def _import_as_json(imported: ImportResult, *, is_dry: bool) -> dict[str, Any]:
-    same = ("patterns", "patterns_new", "retired", "discoveries", "discoveries_new", "skipped", "files")
+    same = ("patterns", "patterns_new", "retired", "discoveries", "discoveries_new", "files")
     document = {name: getattr(imported, name) for name in same} | {"refused": len(imported.refused)}
-    document["left"] = [msgspec.to_builtins(each) for each in imported.pieces if each.reason]
-    taken = [msgspec.to_builtins(each) for each in imported.pieces if not each.reason]
+    document |= {"skipped": dict(sorted(imported.skipped.items()))}
+    document |= {"left": [_piece_as_json(each, "reason") for each in imported.pieces if each.reason]}
+    taken = [_piece_as_json(each, "category") for each in imported.pieces if not each.reason]
     return document | ({"taken": taken} if is_dry else {})
+
+
+def _piece_as_json(piece: Piece, why: str) -> dict[str, Any]:
+    return {name: getattr(piece, name) for name in ("path", "line", "text", why)}
 
 
 def _import_rows(imported: ImportResult, *, is_dry: bool, is_verbose: bool) -> Iterator[str]:
@@ -292,7 +297,8 @@ def _sections(status: dict[str, Any], sync: str, *, is_read: bool) -> Iterator[t
     known = counted(status["discoveries"], "discovery")
     yield "known", f"{counted(status['patterns'], 'lesson')}, {known}"
     paths = (f"{number} in {path}" for path, number in status["waiting"]["paths"].items())
-    yield "to go out", counted(status["waiting"]["lines"], "line"), *paths
+    unsure = "" if which("git") else " at most: without git, what the clan has is not known"
+    yield "to go out", f"{counted(status['waiting']['lines'], 'line')}{unsure}", *paths
     yield "clock", status["clock"] and f"{status['clock']}; set it, best by NTP"
     if memory := status["memory"]:
         size = f"{memory['chars']:,} of {memory['chars_max']:,} characters"

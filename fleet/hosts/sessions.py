@@ -307,7 +307,7 @@ def _result(at: str, name: str, text: str, *, is_error: bool = False) -> Event:
 
 
 def _arguments(arguments: Any) -> dict[str, Any]:
-    if isinstance(arguments, str):
+    if isinstance(arguments, str) and arguments.strip() != "{}":
         return parsed(arguments) or {"input": arguments}
     return arguments if isinstance(arguments, dict) else {}
 

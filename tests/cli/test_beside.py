@@ -84,6 +84,7 @@ def test_a_second_value_of_a_field_of_one_entry_is_named_and_taken_for_nothing(w
     told = w.run("w", "sync").stderr
     assert {*known(w)} == {one}
     assert {(each["line"], each["text"]) for each in status(w)["not_taken"]} == {(7, other), (10, "tools")}
+    assert {*status(w)["not_taken"][0]} == {"path", "line", "reason", "text"}
     assert "says something else in that field already" in told
 
 

@@ -335,3 +335,14 @@ def test_a_yes_to_another_remote_is_none_to_the_one_that_the_file_names_by_now(s
     config = stage.folder / "w/fleet.toml"
     config.write_text(config.read_text().replace("clan.git", "other.git"))
     assert not look(stage)["agreed"]
+
+
+def test_a_week_of_the_statistics_is_one_row_of_the_terminal(w):
+    entry = "\n## 2026-11-{0:02} 14:30 — t\n**What I got wrong:** w\n**Correct approach:** r\n**Pattern:** Use {0}\n"
+    log = w.folder / "w/agents/velma/corrections.md"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("# Corrections\n" + "".join(map(entry.format, range(1, 30))))
+    w.run("w", "sync")
+    rows = [row for row in w.on_a_terminal("stats", columns=50).splitlines() if "█" in row and "W" in row]
+    assert rows
+    assert all("relapses" in row and len(row) <= 50 for row in rows), rows

@@ -341,6 +341,10 @@ def test_a_page_as_people_write_them_gives_its_lessons_and_names_what_is_none(be
     }
     left = {each["line"]: each["reason"] for each in done["left"]}
     assert left.keys() >= {3, 6, 12, 27}, "the intro, the template, the task and the bare heading"
+    dry = json.loads(bench.run(w, "import", "--dry-run", "--json", str(page)).stdout)
+    assert {*dry["left"][0]} == {"path", "line", "text", "reason"}
+    assert {*dry["taken"][0]} == {"path", "line", "text", "category"}
+    assert [*dry["skipped"]] == sorted(dry["skipped"])
     found = {each["text"]: each for each in bench.patterns(w)["patterns"]}
     tenant = found["The cache key must hold the tenant"]
     assert (tenant["correct"], tenant["category"]) == ("put the tenant first in every cache key", "gotcha")

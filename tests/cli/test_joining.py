@@ -450,6 +450,7 @@ def test_a_question_in_the_middle_of_work_is_not_painted_over_by_its_bar(shell: 
     shell.run("w", "init", "--agent", "vellmo")
     command, *more = words
     shown = on_a_terminal(shell, "w", [(question, "n")], *more, expect=2, command=command, term="xterm")
+    assert "Pass --yes" not in shown, "somebody who said no is not told how to say yes"
     until = shown.index(question)
     before = shown[:until]
     assert before.count(SHOW_CURSOR) == before.count(HIDE_CURSOR), "no bar is there when the question is asked"

@@ -68,6 +68,16 @@ def test_a_merge_is_one_lesson_everywhere_and_unmerge_restores_two(stage):
     stage.run("tank", "unmerge", smaller, expect=1)
 
 
+def test_an_unmerge_says_what_stays_merged(stage):
+    stage.join("velma")
+    texts = (AWK, "Rotate the signing certificate each spring", "Water the plants of the office on Mondays")
+    one, two, three = sorted(stage.correct("velma", text) for text in texts)
+    stage.run("velma", "merge", two, three)
+    stage.run("velma", "merge", one, two)
+    shown = stage.run("velma", "unmerge", two).stdout
+    assert shown.startswith(f"{two} is a lesson of its own again; still merged with {three}, seen 2 times")
+
+
 @pytest.mark.parametrize("is_by_run", [True, False])
 @pytest.mark.parametrize("edited", [0, 1])
 @pytest.mark.parametrize("kept", [0, 1])

@@ -209,6 +209,19 @@ def test_without_an_answer_from_the_remote_it_is_purged_here_and_the_exit_code_t
     assert holders(leaked.folder / "velma") == []
 
 
+def test_a_purge_while_sharing_is_paused_agrees_to_no_remote(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", SECRET)
+    config = stage.folder / "velma/fleet.toml"
+    config.write_text(config.read_text().replace("clan.git", "another.git"))
+    stage.git("init", "-q", "--bare", "another.git")
+    stage.run("velma", "pause")
+    done = json.loads(stage.run("velma", "purge", pattern, "--yes", "--json", expect=3).stdout)
+    assert done["why_not"] == "sharing is paused until `fleet resume`"
+    stage.run("velma", "resume")
+    assert "nobody has agreed" in stage.run("velma", "sync", expect=2).stderr
+
+
 def test_every_text_field_goes_and_what_is_no_text_stays(stage):
     stage.run("alone", "init", "--agent", "velma")
     pattern = stage.correct("alone", "x", "--category", SECRET, "--tag", SECRET)

@@ -176,6 +176,7 @@ def test_in_a_clone_that_names_nobody_a_guest_logs_and_the_person_is_told_once(c
 def test_a_name_that_cannot_be_an_agents_is_told_and_what_was_logged_under_guest_is_taken_over(place):
     said = json.loads(place.hook("SessionStart", {"source": "startup"}, FLEET_AGENT="Tank").stdout)["systemMessage"]
     assert "FLEET_AGENT='Tank' cannot be an agent's name" in said
+    assert "mend that first" in said, "else it is guest's, whoever is named here"
     assert said.endswith("`fleet init --agent NAME` takes it over")
     place.hook("UserPromptSubmit", {"prompt": CORRECTION}, FLEET_AGENT="Tank")
     place.fleet("init", "--agent", "tank")

@@ -37,6 +37,7 @@ def test_a_guard_decides_about_its_step_at_once_and_each_time_with_the_lesson_as
     place.fleet("guard", lesson, "off")
     assert decided(place)[0] == ""
     assert json.loads(place.fleet("guard", "--json").stdout) == {"guards": []}
+    assert "ask, deny or off. Nothing was changed" in place.fleet("guard", lesson, expect=2).stderr
     place.fleet("guard", lesson, "off", expect=1)
 
 

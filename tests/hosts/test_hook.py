@@ -1377,6 +1377,15 @@ def test_a_damaged_workspace_is_told_to_the_person_when_a_session_starts(place):
     assert b"systemMessage" not in place.hook("SubagentStart", {"agent_id": "a1", "session_id": "s2"}).stdout
 
 
+def test_a_damaged_workspace_is_told_to_the_person_after_a_compaction_too(place):
+    lesson(place, "Use awk for user input")
+    place.context("SessionStart", {"source": "startup"})
+    lesson(place, "Pin every version")
+    (place.folder / ".fleet/local.db").write_bytes(b"no database, and long enough to be read as one" * 20)
+    told = json.loads(place.hook("SessionStart", {"source": "compact"}).stdout)["systemMessage"]
+    assert "memory alone" in told
+
+
 def test_what_anything_prints_by_mistake_never_reaches_the_host(place):
     script = """
 import os, sys

@@ -5,6 +5,8 @@ import re
 import subprocess
 import time
 
+from fleet.hosts.local import SessionNotes
+
 LESSON = "Quote every variable in a shell script"
 
 
@@ -85,6 +87,14 @@ def test_what_a_sessions_end_promoted_is_said_once_at_the_next_start(place):
     _wait_for_log(place)
     assert _line(place, "SessionStart", source="startup") == f"fleet promoted '{LESSON}': every session starts with it"
     assert "promoted" not in _line(place, "SessionStart", source="startup", session_id="next")
+
+
+def test_what_is_promoted_anew_after_it_was_said_is_said_again(place):
+    notes = SessionNotes(str(place.folder), "promoted-tank")
+    for session in ("one", "two"):
+        notes.add(f"promoted {json.dumps(LESSON)}")
+        said = _line(place, "SessionStart", source="startup", session_id=session)
+        assert said == f"fleet promoted '{LESSON}': every session starts with it"
 
 
 def test_what_the_pull_of_a_sessions_start_promoted_is_said_once_at_the_next_start(place, tmp_path):

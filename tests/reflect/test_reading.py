@@ -160,6 +160,13 @@ def test_of_a_monstrous_transcript_the_middle_is_passed_over_and_said_to_be(tmp_
     assert "in its middle are more than is read" in session.trouble
 
 
+def test_a_call_without_arguments_is_about_nothing(tmp_path):
+    call = {"type": "function_call", "call_id": "1", "name": "list_tasks", "arguments": "{}"}
+    rows = [{"type": "session_meta", "payload": {"id": "s"}}, {"type": "response_item", "payload": call}]
+    (tmp_path / "rollout.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert [each.about for each in sessions.read(tmp_path / "rollout.jsonl").events] == [""]
+
+
 def test_what_is_no_transcript_is_said_to_be_none(tmp_path):
     (tmp_path / "folder.jsonl").mkdir()
     assert sessions.read(tmp_path / "folder.jsonl").trouble
