@@ -10,6 +10,7 @@ from fleet.app import pages, sharing
 from fleet.app.sharing import ConsentNeededError, SyncResult
 from fleet.cli import output
 from fleet.cli.output import EXIT_REFUSED, echo, flag, note
+from fleet.model.errors import UsageError
 from fleet.share.outgoing import Outgoing
 from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace
@@ -45,8 +46,10 @@ def _synced(workspace: Workspace, agent: str, *, yes: bool, compact: bool = Fals
         with output.progress("Syncing"):
             return sharing.sync(workspace, agent, yes=yes, compact=compact)
     except ConsentNeededError as needed:
-        if not output.is_agreed(f"Share this clan's lessons with {needed.shown} ({needed.origin})?"):
+        if not output.can_ask():
             raise
+        if not output.is_agreed(f"Share this clan's lessons with {needed.shown} ({needed.origin})?"):
+            raise UsageError("nothing was sent. Name another remote with `fleet init --remote URL`") from needed
     return _synced(workspace, agent, yes=True, compact=compact)
 
 

@@ -440,19 +440,20 @@ def confirm(question: str, *, yes: bool) -> None:
     """Ask a person before what cannot be undone, unless ``--yes`` was given; raise ``UsageError`` without a yes."""
     if is_agreed(question, yes=yes):
         return
-    if _can_ask():
+    if can_ask():
         raise UsageError("nothing was changed")
     raise UsageError(f"{question} No terminal to ask on, so nothing was changed. Pass --yes if you are sure")
 
 
 def is_agreed(question: str, *, yes: bool = False, default: bool = False) -> bool:
     """Ask a person, unless ``--yes`` was given; without a terminal to ask on, return ``default``."""
-    if yes or not _can_ask():
+    if yes or not can_ask():
         return yes or default
     return typer.confirm(cleaned(question), default=default)
 
 
-def _can_ask() -> bool:
+def can_ask() -> bool:
+    """Return whether a person is there to answer a question."""
     return sys.stdin.isatty() and not chosen.owes_json
 
 

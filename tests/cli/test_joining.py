@@ -123,6 +123,14 @@ def cloned(shell: Shell) -> None:
     (shell.folder / "velma/fleet.toml").write_text((shell.folder / "tank/fleet.toml").read_text())
 
 
+def test_who_says_no_to_the_remote_of_a_sync_is_told_how_to_name_another(shell: Shell):
+    cloned(shell)
+    shell.run("velma", "correct", "--wrong", "w", "--right", "r", "--pattern", LESSON, "--agent", "velma")
+    no = [("Share this clan's lessons with", "n")]
+    shown = on_a_terminal(shell, "velma", no, "--agent", "velma", command="sync", expect=2)
+    assert "nothing was sent. Name another remote with `fleet init --remote URL`" in shown
+
+
 def test_in_a_clone_that_names_the_remote_a_terminal_asks_about_it_and_fetches_at_once(shell: Shell):
     cloned(shell)
     question = f"Share lessons through {shell.remote}, branch fleet (named in fleet.toml, perhaps by somebody else)?"
