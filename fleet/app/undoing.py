@@ -21,7 +21,7 @@ from fleet.learn.signals import Signals
 from fleet.model import edits, names
 from fleet.model.errors import NoError
 from fleet.model.line import Line, canonical
-from fleet.model.pattern import MERGED_FROM, MERGED_INTO, SCOPE, STAGE, Pattern, fold
+from fleet.model.pattern import MERGED_FROM, MERGED_INTO, REDACTED, SCOPE, STAGE, Pattern, fold
 from fleet.reflect import records
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.inbox import APPROVED, Inboxes
@@ -365,7 +365,9 @@ class _Undoing:
         if canonical(value or "") == canonical(field.after or ""):
             return False
         name = f"{field.id}: {names.LABELS.get(field.name, field.name)}"
-        is_unchanged = canonical(value or "") == canonical(field.before or "")
+        # A purge redacts runs, too: of a field that was purged the redaction looks like what the run had set.
+        is_purged = REDACTED.encode() in canonical(value or "")
+        is_unchanged = canonical(value or "") == canonical(field.before or "") and not is_purged
         if is_unchanged:
             self._did.append(f"{name} is {field.after or 'empty'} again")
         else:

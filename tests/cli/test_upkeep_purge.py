@@ -249,6 +249,19 @@ def test_a_discovery_is_taken_back_and_told_to_be_immutable(stage):
     assert "not sent" not in stage.git("log", "-p", "--all", where="clan.git")
 
 
+def test_an_undo_of_an_edit_brings_nothing_back_of_what_was_purged_since(stage):
+    stage.run("w", "init", "--agent", "velma")
+    lesson = stage.correct("w", "Log in by the key ring")
+    stage.run("w", "edit", lesson, "--set", f"right={SECRET}")
+    stage.run("w", "edit", lesson, "--set", f"right={SECRET} and more")
+    stage.run("w", "purge", lesson, "--yes", expect=None)
+    runs = json.loads(stage.run("w", "undo", "--list", "--json").stdout)["runs"]
+    for run in [each["id"] for each in runs if each["kind"] == "edit"]:
+        stage.run("w", "undo", run, expect=None)
+        assert SECRET not in stage.run("w", "show", lesson, "--json", expect=None).stdout
+        assert SECRET not in stage.run("w", "export", expect=None).stdout
+
+
 def test_a_purge_asks_first_and_of_nothing_is_a_no(stage):
     stage.join("velma")
     pattern = stage.correct("velma", SECRET)
