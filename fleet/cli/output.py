@@ -52,7 +52,7 @@ Offer = tuple[str, str]
 """A word, and what stands beside it in shells that show that."""
 Complete = Callable[[str], list[Offer]]
 _Offers = str | Iterable[str] | Callable[..., Iterable[str] | list[Offer]]
-"""What completes a value: a key of ``COMPLETE``, the words themselves, or a function that returns them."""
+"""Source of the words that complete a value: a key of ``COMPLETE``, the words themselves, or a function."""
 
 _OFFERED_MAX = 100
 # A shell's completion script evaluates what it is offered, and a peer may have written it. zsh expands `$(...)` between

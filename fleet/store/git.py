@@ -89,7 +89,7 @@ class GitFailed(Exception):  # noqa: N818 - an outcome
     """Error: a git command failed or was stopped, with its screened message. None of its processes is left."""
 
     advice = ""
-    """What to do about it, where it is no matter of reaching the remote."""
+    """Advice about it, where it is no matter of reaching the remote."""
 
 
 class _TimeUpError(GitFailed):

@@ -353,4 +353,4 @@ def _entropy(text: str) -> float:
 
 
 FINDERS = (_assigned, _loose, _compared, _signed, _typed)
-"""What yields the values that a name makes secret, each to be asked about what the one before it has left."""
+"""Finders of the values that a name makes secret, each to be asked about what the one before it has left."""

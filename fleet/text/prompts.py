@@ -70,7 +70,7 @@ class Objection:
 
     @property
     def step(self) -> str:
-        """What was refused or stopped, in words."""
+        """The step that was refused or stopped, in words."""
         verb = "refused" if self.kind == "rejection" else "stopped"
         return " ".join(filter(None, [verb, self.tool, self.about]))
 
