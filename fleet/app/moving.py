@@ -304,7 +304,7 @@ def purge(
         reflecting.forget(workspace, id_)
     with workspace.locked():
         Purge(workspace).scrub(texts)
-        Runs(workspace).forget(texts)
+        Runs(workspace).forget(texts, purged)
         workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
     for name in workspace.agents_here():
         starting.SessionStart(workspace, name).make()  # the cached start has the old words

@@ -14,7 +14,7 @@ Append-only records such as ``reflections.jsonl`` are no part of a run: their li
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from difflib import SequenceMatcher
 from pathlib import Path, PurePosixPath
@@ -23,6 +23,7 @@ import msgspec
 
 from crdt import clock
 from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
+from fleet.model.names import LABELS
 from fleet.store.workspace import Workspace
 from fleet.text.screening import listed
 
@@ -46,6 +47,8 @@ _TRIES_MAX = 5
 _PURGED_CHARS_MIN = 6  # shorter texts are in every run, and hide nothing
 _SKILL = "SKILL.md"  # a skill is a folder, and this in it
 _PLAN, _DONE, _BEGUN, _ASIDE = ".plan", ".json", ".begun", ".plan-aside"
+_WORDED = LABELS.keys() - {"state", "scope", "importance"}
+"""Fields of a lesson that have words."""
 _ID = r"[a-z][a-z0-9-]{2,63}"
 _FRAMED = ("/memory.md", "/user-model.md")
 """Ends of the paths of pages whose headings stay over all that was added since."""
@@ -275,10 +278,19 @@ class Runs:
         given = (line.partition(" ") for line in lines)
         return [(command, self._workspace.made_at(at)) for at, _, command in given]
 
-    def forget(self, texts: Iterable[str]) -> None:
-        """Delete the runs that contain one of these texts, which were purged. They cannot be undone any more."""
+    def forget(self, texts: Iterable[str], ids: Collection[str] = ()) -> None:
+        """Delete the runs that contain one of these texts, which were purged, and the earlier words of these lessons.
+
+        They cannot be undone any more.
+        """
         needles = [text.encode() for text in texts if len(text) >= _PURGED_CHARS_MIN]
         for run in self.listed():
+            fields = tuple(each for each in run.fields if each.id not in ids or each.name not in _WORDED)
+            if fields != run.fields and any((fields, run.edits, run.lessons, run.retired)):
+                rest = msgspec.structs.replace(run, fields=fields)
+                self._files.replace(self._path(run.id), msgspec.json.encode(rest))
+            elif fields != run.fields:
+                self._files.remove(self._path(run.id))
             contents = [data for edit in run.edits for data in (edit.before, edit.after) if data is not None]
             contents += [run.summary.encode(), *(msgspec.json.encode(field) for field in run.fields)]
             if any(needle in data for needle in needles for data in contents):

@@ -255,6 +255,7 @@ def test_an_undo_of_an_edit_brings_nothing_back_of_what_was_purged_since(stage):
     stage.run("w", "edit", lesson, "--set", f"right={SECRET}")
     stage.run("w", "edit", lesson, "--set", f"right={SECRET} and more")
     stage.run("w", "purge", lesson, "--yes", expect=None)
+    assert holders(stage.folder / "w" / ".fleet", but=()) == []
     runs = json.loads(stage.run("w", "undo", "--list", "--json").stdout)["runs"]
     for run in [each["id"] for each in runs if each["kind"] == "edit"]:
         stage.run("w", "undo", run, expect=None)
