@@ -330,6 +330,8 @@ class Wider(Simulation):
             return False  # what became private since stands in it as everybody's, and only who made it so knows
         purged = self._purged_here(machine)
         moving.restore_backup(self.open(machine), saved.path)
+        # A finding has the words' id: who took it back before it was sent took it back for whoever joins that backup.
+        self.ledger.discoveries -= self.open(machine).discoveries.retracted()
         self.happened["restored another's"] += saved.agent != machine.agent
         self._note_words_anew(machine, purged)
         return True
