@@ -38,7 +38,7 @@ FAILED_ONCE = {
     500838: "what an edit from the future had replaced was back when that edit was said again",
     604654: "an entry by hand in two copies of a log counted twice, since its lesson was merged in between",
     987172: "the simulator missed a carried line in the files here, whose purge the rows alone still knew",
-    1200015: "the simulator missed a finding that a joined backup took back: whoever said it too takes it for said",
+    1200015: "the simulator still expected a finding that a joined backup had taken back before it was sent",
     1817421: "a clock had run ahead and was set back, and a crash left the old name with the new, smaller stamps",
     1823126: "a lesson private here and retired in the clan came back into the memory with each sync, published anew",
     1833225: "an import that a copy had sent was taken for somebody else who writes under the name",
