@@ -412,7 +412,7 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
     From now on the two are not grouped by their words either.
 
     Raises:
-        NoError: it is not merged.
+        NoError: it is not merged; if it is grouped by its words, that says how the two are parted.
     """
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
@@ -420,6 +420,12 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
         before = workspace.patterns.group(record.id)
         stamp = writer.tick()
         targets = workspace.patterns.merge_targets()
+        grouped = [each for each in reflecting.current_clusters(workspace).of(record.id) if each != record.id]
+        if len(before) == 1 and grouped:
+            raise NoError(
+                f"{record.id} is not merged, but grouped with {grouped[0]} by its words; nothing was changed. `fleet "
+                f"review --answer {record.id}:{grouped[0]}=different` parts them"
+            )
         cleared = Merges(targets).unmerging(record.id)
         with Runs(workspace).recording(agent, "unmerge") as draft:
             parted = workspace.patterns.some(before)

@@ -447,10 +447,20 @@ def undecided_pairs(workspace: Workspace) -> list[Pair]:
         return [Pair(kind, one, other, differs) for kind, differs, (one, other) in resolved if one and other]
 
 
+def _grouped_pairs(workspace: Workspace, id_: str) -> list[Pair]:
+    """Return the pairs of a lesson with the others that are grouped with it."""
+    ids = reflecting.current_clusters(workspace).of(id_)
+    lessons = workspace.patterns.lessons_of(ids)
+    others = (lessons[each] for each in ids if each != id_ and each in lessons)
+    return [Pair(LIKELY, lessons[id_], other, ()) for other in others] if id_ in lessons else []
+
+
 def answer(
     workspace: Workspace, agent: str, pair: str, choice: str, command: str = "fleet review --answer"
 ) -> tuple[str, str]:
     """Decide a pair, or a question about what is left out here; return its full name and the effect, in words.
+
+    Two wordings that are grouped as one lesson are a pair, too: it is parted by an answer.
 
     ``pair``: both ids, or unique beginnings of them, with a colon between; or the name of a question.
     ``choice``: one of ``ANSWERS``, or of ``ANSWERS_TO_LEFT_OUT``.
@@ -466,7 +476,8 @@ def answer(
     if not first or not second:
         raise UsageError("name a pair by both ids, p-...:p-..., as `fleet review --json` lists them")
     one, other = find(workspace, first).id, find(workspace, second).id
-    pending = next((each for each in undecided_pairs(workspace) if {each.one.id, each.other.id} == {one, other}), None)
+    pairs = [*undecided_pairs(workspace), *_grouped_pairs(workspace, one)]
+    pending = next((each for each in pairs if {each.one.id, each.other.id} == {one, other}), None)
     if pending is None:
         raise NoError(f"{pair[:80]} is no pair that waits for an answer; nothing was changed. `fleet review --json`")
     if choice not in ANSWERS[pending.kind]:

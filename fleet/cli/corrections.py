@@ -198,6 +198,8 @@ def _show_logged(workspace: Workspace, logged: LogResult, more: Mapping[str, Any
     others = {id_: who for id_, who in authors.items() if who not in workspace.agents_here()}
     rows += [_near_row(logged.id, each, others.get(each.id, "")) for each in found]
     output.show(document | {name: value for name, value in optional.items() if value}, rows)
+    if whole and found:
+        output.hint(f"two lessons? `fleet review --answer {logged.id}:{found[0].id}=different` counts them apart")
     if same and own and names.normalise(own) != names.normalise(logged.text):
         output.hint(f"--pattern stays in the log alone: `fleet edit {logged.id} --set text=...` words the lesson anew")
     if right := shortened(one_line(logged.find_right()), _NEAR_CHARS_MAX):

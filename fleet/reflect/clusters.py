@@ -2,8 +2,8 @@
 
 A cluster is a view: records and ids stay as they are. The most-used wording stands for it, one that was logged here
 before all others. Two wordings belong together when their words, and where lessons have embeddings their meaning, are
-close and no difference matters; every two wordings of a cluster do (complete link). Likely pairs, and opposite ones,
-are for a person or an agent to decide.
+close and no difference matters; every two wordings of a cluster do (complete link). Likely pairs, opposite ones, and
+those whose right ways have no word in common, are for a person or an agent to decide.
 
 The same lessons in any order give the same clusters: all are compared at once, at most ``LESSONS_MAX`` (docs/adr/0019).
 Statements of several sessions are grouped alike (``Recurrence``).
@@ -53,7 +53,7 @@ PARTNERS_MAX = 20
 _POSTINGS_MAX = 1_000
 """Greatest number of postings that are read to find the partners of a text."""
 
-_META, _COMPARED = "clusters 2", "compared 2"  # counted on when texts are compared in another way
+_META, _COMPARED = "clusters 3", "compared 2"  # counted on when texts are compared in another way
 _KEEP_WAIT_S = 1.0
 _SHOWN_CHARS = 160
 
@@ -218,7 +218,7 @@ class Clusters(NamedTuple):
         """Return the clusters of lessons, and the pairs for a review.
 
         ``words``: texts of the lessons by id, each merged set as one.
-        ``lookup``: returns a lesson; called for those in clusters alone.
+        ``lookup``: returns a lesson; called for those of pairs that surely say the same.
         ``apart``: pairs of ids, the smaller first, that a person keeps apart.
         ``last``: the last comparison; afterwards this one.
         ``more``: ids of merged sets among them, each with another wording: the set says that, too.
@@ -241,10 +241,14 @@ class Clusters(NamedTuple):
                 likely.append(pair)
         turned = _closest(opposed)
         joined = _closest(sure, but={each.ids for each in turned})
-        groups = _complete_link(joined)
+        found = ((each, lookup(each)) for each in sorted({each for pair in joined for each in pair.ids}))
+        lessons = {each: lesson for each, lesson in found if lesson is not None}
+        ways = _ways(lessons)
+        # Agents word what they did instead in many ways, but of one lesson seldom without a word in common.
+        groups = _complete_link([each for each in joined if not _are_apart(*(ways.get(id_) for id_ in each.ids))])
         together = {ids for group in groups for ids in combinations(sorted(group), 2)}
         pairs_left = _closest([*joined, *likely], but=together | {each.ids for each in turned})
-        members = ([lesson for id_ in group if (lesson := lookup(id_)) is not None] for group in groups)
+        members = ([lessons[each] for each in group if each in lessons] for group in groups)
         ranked = tuple(sorted(tuple(each.id for each in sorted(group, key=_rank)) for group in members))
         return cls(ranked, tuple(pairs_left[:ASKED_MAX]), tuple(turned[:ASKED_MAX]))
 
@@ -307,6 +311,16 @@ def _say_the_same(close: Closeness, cosine: float) -> bool:
     """Return whether two texts say the same: by their words, or by fewer of them and their meaning."""
     is_other = close.differs or close.is_doubtful or close.is_part
     return not is_other and (close.score >= JOIN_MIN or (close.score >= NEARLY_MIN and cosine >= MEANING_MIN))
+
+
+def _ways(lessons: Mapping[str, Pattern]) -> dict[str, frozenset[str]]:
+    """Return the words of the right way of each lesson that has one."""
+    ways = {each: lesson.correct for each, lesson in lessons.items() if lesson.correct}
+    return {each: text.stems for each, text in zip(ways, ParsedText.of([*ways.values()]), strict=True)}
+
+
+def _are_apart(mine: frozenset[str] | None, theirs: frozenset[str] | None) -> bool:
+    return bool(mine and theirs) and mine.isdisjoint(theirs)
 
 
 def _complete_link(pairs: Sequence[_Pair]) -> list[set[str]]:

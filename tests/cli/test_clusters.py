@@ -90,6 +90,52 @@ def test_records_stay_and_wordings_are_shown(stage):
     assert "Also said:" in page
 
 
+MIGRATE = "Run the database migrations before the tests"
+FRESH = "Run tests with a fresh database"
+
+
+def correct_by(stage, pattern, right):
+    return stage.run("velma", "correct", "--wrong", "w", "--right", right, "--pattern", pattern).stdout
+
+
+def test_lessons_with_other_right_ways_are_asked_about_and_not_grouped(stage):
+    stage.join("velma")
+    first = correct_by(stage, MIGRATE, "make migrate").split()[0]
+    correct_by(stage, MIGRATE, "make migrate")
+    told = correct_by(stage, FRESH, "make dropdb first")
+    assert "in all wordings" not in told
+    assert "promoted" not in told
+    start = stage.run("velma", "start").stdout
+    assert MIGRATE in start
+    assert FRESH in start
+    [pair] = json.loads(stage.run("velma", "review", "--json").stdout)["pairs"]
+    assert first in pair["pair"]
+
+
+@pytest.mark.parametrize("right", ["make migrate", "migrate it in the fixture"])
+def test_lessons_with_a_word_of_their_right_ways_in_common_are_grouped(stage, right):
+    stage.join("velma")
+    correct_by(stage, MIGRATE, "make migrate")
+    correct_by(stage, FRESH, right)
+    assert len(stage.patterns("velma")["patterns"]) == 1
+
+
+def test_wordings_that_are_grouped_are_parted_by_an_answer(stage):
+    stage.join("velma")
+    one, other = stage.correct("velma", AWK), stage.correct("velma", AGAIN)
+    done = stage.run("velma", "unmerge", other, expect=None)
+    assert done.returncode != 0
+    answer = f"{other}:{one}=different"
+    assert f"`fleet review --answer {answer}` parts them" in " ".join(done.stderr.split())
+    again = stage.run("velma", "correct", "--wrong", "w", "--right", "r", "--pattern", AWK)
+    assert f"fleet review --answer {one}:{other}=different" in " ".join(again.stderr.split())
+    stage.run("velma", "review", "--answer", answer)
+    assert stage.seen("velma") == {AWK: 2, AGAIN: 1}
+    assert len(stage.patterns("velma")["patterns"]) == 2
+    stage.run("velma", "undo")
+    assert len(stage.patterns("velma")["patterns"]) == 1
+
+
 def test_a_list_ranks_a_cluster_by_all_its_wordings_however_few_lessons_it_shows(stage):
     for agent in ("velma", "slash"):
         stage.join(agent)
