@@ -68,7 +68,7 @@ def forget_counts(workspace):
 
 
 def bound_of(workspace):
-    return Log.parse(log_of(workspace).read_bytes()).bound()
+    return Log.parse(log_of(workspace).read_bytes()).entries
 
 
 # Counting
@@ -128,7 +128,7 @@ def test_same_counts_it_as_an_existing_pattern_with_or_without_words(workspace):
     assert (done.id, done.seen, done.text) == (known, 2, LESSON)
     state_lesson(workspace, "velma", flagged(workspace, "again", "s-2"), "", same=known)
     assert seen(workspace) == {LESSON: 3}
-    assert [bound.entry.pattern for bound in bound_of(workspace)] == [LESSON, "pnpm is what we use", LESSON]
+    assert [bound.pattern for bound in bound_of(workspace)] == [LESSON, "pnpm is what we use", LESSON]
     with pytest.raises(NoError, match="no lesson has an id that begins with"):
         state_lesson(workspace, "velma", flagged(workspace, "x", "s-3"), "y", same="p-0000000000000000")
 
@@ -287,9 +287,9 @@ def test_wherever_the_write_was_torn_off_nothing_false_is_learned(workspace):
     state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
     whole = log_of(workspace).read_bytes()
     for cut in range(len(before), len(whole)):
-        (bound,) = Log.parse(whole[:cut]).bound()
+        (bound,) = Log.parse(whole[:cut]).entries
         assert bound.id == entry
-        assert (bound.record, bound.entry.pattern) == (None, "") or cut == len(whole) - 1, cut
+        assert (bound.record, bound.pattern) == (None, "") or cut == len(whole) - 1, cut
 
 
 @pytest.mark.parametrize("cut", [3, 30, 60, 100, 150, 250])
@@ -317,7 +317,7 @@ def test_whatever_order_a_merge_leaves_the_lines_in_each_lesson_finds_its_entry(
     rows = whole[cut:].splitlines(keepends=True)
     random.Random(seed).shuffle(rows)
     log = Log.parse(whole[:cut] + "".join(rows))
-    found = {bound.id: (bound.entry.pattern, bound.entry.right, bound.record.id) for bound in log.bound()}
+    found = {bound.id: (bound.pattern, bound.right, bound.record.id) for bound in log.entries}
     assert found == {entry: (f"Lesson number {n}", f"Way {n}", entry) for n, entry in enumerate(ids)}
 
 
@@ -336,8 +336,8 @@ def test_two_branches_that_filled_different_entries_are_united_by_git(workspace,
         capture_output=True,
         check=True,
     ).stdout
-    found = Log.parse(merged).bound()
-    assert {bound.id: bound.entry.pattern for bound in found} == dict(
+    found = Log.parse(merged).entries
+    assert {bound.id: bound.pattern for bound in found} == dict(
         zip(ids, ["Lesson number 0", "Lesson number 1"], strict=True)
     )
     assert all(bound.record is not None for bound in found)
@@ -352,8 +352,8 @@ def test_one_entry_filled_twice_in_two_branches_is_what_its_newest_record_says(w
         state_lesson(workspace, "velma", entry, words)
         added.append(log_of(workspace).read_bytes()[len(base) :])
     for order in itertools.permutations(added):
-        (bound,) = Log.parse(base + b"".join(order)).bound()
-        assert bound.entry.pattern == "Another lesson"
+        (bound,) = Log.parse(base + b"".join(order)).entries
+        assert bound.pattern == "Another lesson"
 
 
 def test_what_somebody_writes_below_a_lesson_is_not_lost(workspace):
@@ -380,7 +380,7 @@ def test_the_pattern_that_stands_in_an_entry_is_the_one_that_counts(workspace):
     path = log_of(workspace)
     path.write_text(path.read_text() + Statement(bound.id, "pattern", "Something else").render())
     (again,) = bound_of(workspace)
-    assert (again.entry.pattern, again.id) == (LESSON, bound.id)
+    assert (again.pattern, again.id) == (LESSON, bound.id)
 
 
 def test_a_backup_brings_a_lesson_back(workspace):
@@ -393,7 +393,7 @@ def test_a_backup_brings_a_lesson_back(workspace):
     for _ in range(2):
         moving.restore_backup(workspace, workspace.root.parent / f"{workspace.root.name}.tar.gz")
     (bound,) = bound_of(workspace)
-    assert (bound.entry.pattern, bound.entry.right) == (LESSON, "pnpm install")
+    assert (bound.pattern, bound.right) == (LESSON, "pnpm install")
     assert log_of(workspace).read_text().count("## Learned from") == 1
     counting.reconcile_all(workspace)
     assert seen(workspace) == {LESSON: 1}
@@ -404,8 +404,8 @@ def test_the_content_stays_the_one_that_was_hashed(workspace):
     (before,) = bound_of(workspace)
     state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
     (after,) = bound_of(workspace)
-    assert (before.entry.content, before.id) == (after.entry.content, after.id)
-    assert json.loads(after.entry.content)[5] == ""
+    assert (before.content, before.id) == (after.content, after.id)
+    assert json.loads(after.content)[5] == ""
 
 
 @pytest.mark.parametrize(

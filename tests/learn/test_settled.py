@@ -94,7 +94,7 @@ def test_equal_words_in_one_minute_are_as_many_entries(workspace):
     log = CountedLog(workspace, "velma").read_log()
     ids = [record.id for record in log.records]
     assert len(set(ids)) == 4
-    assert [bound.record.id for bound in log.bound()] == ids
+    assert [bound.record.id for bound in log.entries] == ids
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True], ids=["rows stay", "rows go, too"])
