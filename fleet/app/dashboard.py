@@ -20,7 +20,7 @@ from fleet.model.pattern import Pattern
 from fleet.recall.wording import LOG_A_CORRECTION
 from fleet.reflect.clusters import Clusters
 from fleet.reflect.exposure import Exposures
-from fleet.reflect.inbox import Inboxes
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.promotion import AgentMemory
 from fleet.share.git import Address
 from fleet.share.outgoing import Outbox
@@ -122,7 +122,7 @@ def _promoted(workspace: Workspace, since: str) -> Iterator[dict[str, str]]:
 
 
 def _pending(workspace: Workspace, compared: Clusters) -> dict[str, Any]:
-    agents, decisions = workspace.agents_here(), Inboxes(workspace).count()
+    agents, decisions = workspace.agents_here(), Inbox(workspace).count()
     is_asked = not {"merge", "contradiction"}.isdisjoint(decisions.kinds)
     left_out = [] if is_asked else workspace.trust.sentences()
     return {

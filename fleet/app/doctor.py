@@ -26,7 +26,7 @@ from fleet.learn.importer import LogPage
 from fleet.model.errors import FleetError
 from fleet.reflect import auto_reflect
 from fleet.reflect.auto_reflect import Scratchpad
-from fleet.reflect.inbox import Inboxes
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.promotion import AgentMemory
 from fleet.share.exchange import stale_warning
 from fleet.share.git import Address, Repository
@@ -91,7 +91,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         ],
         "memory": AgentMemory(workspace, agent).standing().as_json(),
         "review": {"pairs": len(compared.likely), "contradictions": len(compared.opposed)},
-        "inbox": Inboxes(workspace).count()._asdict(),
+        "inbox": Inbox(workspace).count()._asdict(),
         "trust": {
             "blocked": [each._asdict() for each in workspace.trust.blocked()],
             "waiting": [each.as_json() for each in reviewing.questions(workspace)],

@@ -34,7 +34,7 @@ from fleet.recall.wording import Renderer
 from fleet.reflect import inbox, memory_md, promotion
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.housekeeping import Mode
-from fleet.reflect.inbox import KINDS, PAIRS, SHOWN_MAX, Decision, Entry, Inbox, Inboxes, Item
+from fleet.reflect.inbox import KINDS, PAIRS, SHOWN_MAX, Decision, Entry, Inbox, Item
 from fleet.reflect.promotion import AgentMemory
 from fleet.share.notices import Notice, Notices
 from fleet.store.lines import screened
@@ -82,11 +82,11 @@ def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int
             refresh(workspace)
     except DiskError as why:
         workspace.warn(f"listed is what waited before; what came since is missing: {why}")
-    boxes = Inboxes(workspace, [agent] if agent else None)
+    boxes = Inbox(workspace, agent)
     waiting = boxes.waiting(kind)
     shown = tuple(_as_of_now(workspace, waiting[:count] if count else waiting))
     to_state = sum(CountedLog(workspace, each).unfilled() for each in ([agent] if agent else workspace.agents_here()))
-    return Listing(shown, len(waiting), boxes.count().since, tuple(Inboxes(workspace).dropped()), to_state)
+    return Listing(shown, len(waiting), boxes.count().since, tuple(Inbox(workspace).dropped()), to_state)
 
 
 def _as_of_now(workspace: Workspace, entries: Iterable[Entry]) -> Iterator[Entry]:
@@ -115,7 +115,7 @@ def refresh(workspace: Workspace, *, dry_run: bool = False) -> tuple[int, list[E
     if not dry_run:
         Runs(workspace).recover()
     owner = workspace.replicas().default_agent or agents[0]
-    entries = Inboxes(workspace).waiting()
+    entries = Inbox(workspace).waiting()
 
     def waiting(kinds: Collection[str], what: object = None) -> list[Entry]:
         return [each for each in entries if each.item.kind in kinds and each.item.body.get("what") == what]
@@ -137,10 +137,10 @@ def refresh(workspace: Workspace, *, dry_run: bool = False) -> tuple[int, list[E
 
 def _dropped(workspace: Workspace) -> Iterator[Entry]:
     """Drop the items that were shown and whose last day has passed, but for drafts that a person edited; yield them."""
-    if not Inboxes(workspace).overdue():  # to list what waits needs no lock, which a long answer holds for minutes
+    if not Inbox(workspace).overdue():  # to list what waits needs no lock, which a long answer holds for minutes
         return
     with workspace.lock("decide"):  # nobody answers meanwhile
-        for entry in Inboxes(workspace).overdue():
+        for entry in Inbox(workspace).overdue():
             handler = _handler(workspace, entry)
             if not (isinstance(handler, _Skill) and handler.has_own_words()):
                 closed = _close(handler, "expired", f"its last day was {entry.last_day()}")
@@ -157,9 +157,9 @@ def _close(handler: "_Handler", outcome: Literal["elsewhere", "expired"], why: s
 
 def refresh_and_notify(workspace: Workspace) -> list[Entry]:
     """Refresh the inbox, and notify subscribers of new items; return the dropped ones."""
-    before = Inboxes(workspace).count().number
+    before = Inbox(workspace).count().number
     _, dropped = refresh(workspace)
-    now = Inboxes(workspace).count()
+    now = Inbox(workspace).count()
     if now.number > before:
         data = {"number": now.number, "since": now.since, "kinds": now.kinds}
         Notices(workspace).send(Notice("inbox.waiting", f"{now.number} wait for you", now.summary(), data))
@@ -230,7 +230,7 @@ def _promotion_item(waiting: promotion.Waiting, lesson: Pattern | None) -> Item:
 def _find(workspace: Workspace, prefix: str) -> Entry:
     """Return the item that waits and has this id, or the unique beginning of one."""
     id_prefix = prefix if prefix.startswith("i-") else f"i-{prefix}"
-    entries = [each for each in Inboxes(workspace).entries() if each.item.id.startswith(id_prefix)]
+    entries = [each for each in Inbox(workspace).entries() if each.item.id.startswith(id_prefix)]
     waiting = [each for each in entries if each.is_pending]
     none = f"nothing that waits begins with {prefix[:40]!r}; `fleet inbox` lists it. Nothing was changed"
     if entries and (last := entries[-1].decision) is not None:
@@ -284,7 +284,7 @@ def undo(workspace: Workspace, decision: Decision) -> str:
     if decision.run:
         undone = undoing.undo(workspace, decision.run)
         return "; ".join((*undone.did, *undone.left)) or "taken back"
-    entry = next(each for each in Inboxes(workspace).entries() if each.item.id == decision.id)
+    entry = next(each for each in Inbox(workspace).entries() if each.item.id == decision.id)
     if entry.item.kind == _BULK:
         if decision.outcome == inbox.APPROVED:
             return "nothing was taken back: what was taken in counts on. `fleet block` leaves a writer out"

@@ -13,7 +13,7 @@ from fleet.reflect import evidence, exposure
 from fleet.reflect.clusters import NOT_COMPARED, Clusters, Weighing
 from fleet.reflect.evidence import Due, Evidence
 from fleet.reflect.exposure import Exposures
-from fleet.reflect.inbox import Inboxes
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.memory_md import FILE_NAME
 from fleet.reflect.promotion import AgentMemory, Lessons, Outcome, Promotions, Standing
 from fleet.reflect.stats import Stats, measure
@@ -66,7 +66,7 @@ def promote(workspace: Workspace, agent: str, prefix: str) -> tuple[Due, Standin
             due = Promotions(writer, lessons).enter(lesson, right=lesson.correct, edits_by=Renderer().edits(lesson))
             draft.summary = f"promoted {due.id} into {agent}'s memory"
             draft.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
-    Inboxes(workspace, [agent]).settle("promotion", due.id, f"{due.id} was promoted", draft.run)
+    Inbox(workspace, agent).settle("promotion", due.id, f"{due.id} was promoted", draft.run)
     return due, AgentMemory(workspace, agent).standing()
 
 
@@ -90,7 +90,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> tuple[str, Standing
             draft.summary = f"demoted {first} from {agent}'s memory"
             draft.fields = [Field(each, "state", edits.PUBLISHED, edits.CANDIDATE) for each in published]
     for each in ids:
-        Inboxes(workspace, [agent]).settle("promotion", each, f"{first} was demoted, and stays out", draft.run)
+        Inbox(workspace, agent).settle("promotion", each, f"{first} was demoted, and stays out", draft.run)
     return first, AgentMemory(workspace, agent).standing()
 
 
@@ -271,4 +271,4 @@ def stats(workspace: Workspace) -> Stats:
 
 def decisions(workspace: Workspace) -> tuple[int, float]:
     """Return the number of decisions in the inboxes here, and the median of days that one took."""
-    return Inboxes(workspace).days_to_decide()
+    return Inbox(workspace).days_to_decide()

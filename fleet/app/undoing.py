@@ -24,7 +24,7 @@ from fleet.model.line import Line, canonical
 from fleet.model.pattern import MERGED_FROM, MERGED_INTO, REDACTED, SCOPE, STAGE, Pattern, fold
 from fleet.reflect import records
 from fleet.reflect.clusters import Weighing
-from fleet.reflect.inbox import APPROVED, Inboxes
+from fleet.reflect.inbox import APPROVED, Inbox
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory, Waiting
 from fleet.reflect.records import Records
@@ -77,7 +77,7 @@ def _last_command(workspace: Workspace) -> Run:
     A repository may bring runs along, and an undo writes what is in them: only their ids name those.
     """
     runs = [(run, by) for run, by in listed(workspace) if run.machine == workspace.world.machine()]
-    decided = {each.decision.run for each in Inboxes(workspace).entries() if each.decision and each.decision.by}
+    decided = {each.decision.run for each in Inbox(workspace).entries() if each.decision and each.decision.by}
     parts = {field.id for run, _ in runs for field in run.fields if field.name == PART}
     open_runs = [run for run, undone_by in runs if not undone_by and run.id not in parts]
     last = next((run for run in open_runs if run.kind in COMMANDS or run.id in decided), None)
@@ -409,13 +409,13 @@ class _Undoing:
                 Records(self._workspace, origin.agent).undo(origin.id, why, again=again)
                 state = "stands again" if again else "was undone"
                 self._did.append(f"{records.FILE_NAME} says that {origin.id} {state}")
-        own = (each for each in Inboxes(self._workspace).entries() if each.item.run == origin.id and not again)
+        own = (each for each in Inbox(self._workspace).entries() if each.item.run == origin.id and not again)
         self._left += [
             f"{each.item.id} stays, by a person's yes: {each.item.title}; `fleet undo {by.run}` takes it back"
             for each in own
             if (by := each.decision) and by.outcome == APPROVED
         ]
-        for entry in Inboxes(self._workspace).undo(origin.id, why, again=again):
+        for entry in Inbox(self._workspace).undo(origin.id, why, again=again):
             self._did.append(f"{entry.item.id} waits {'again' if entry.decision else 'no longer'}: {entry.item.title}")
             if lesson := entry.item.body.get("lesson") if entry.item.kind == "promotion" else None:
                 waiting = Waiting(str(lesson), entry.item.title.partition(": ")[2], *entry.item.evidence[:2])

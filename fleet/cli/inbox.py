@@ -18,7 +18,7 @@ from fleet.app.undoing import Undone
 from fleet.cli import output
 from fleet.cli.output import argument, flag, option
 from fleet.model.errors import DiskError, FleetError, UsageError
-from fleet.reflect.inbox import KINDS, PAIRS, Decision, Entry, Inboxes
+from fleet.reflect.inbox import KINDS, PAIRS, Decision, Entry, Inbox
 from fleet.store.runs import Run
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted, listed, one_line, shortened
@@ -53,7 +53,7 @@ def _inbox(
             "[ID...]",
             "Ids of items, i-...",
             autocompletion=output.completing(
-                lambda workspace, _: [(each.item.id, each.item.title) for each in Inboxes(workspace).waiting()]
+                lambda workspace, _: [(each.item.id, each.item.title) for each in Inbox(workspace).waiting()]
             ),
         ),
     ] = None,
@@ -138,7 +138,7 @@ def _note_shown(workspace: Workspace, entry: Entry) -> Entry:
     """Note that a person is shown an item, which a pipe is not: an agent may read it. Return it with its last day."""
     if sys.stdout.isatty() and not workspace.is_read_only:
         with suppress(DiskError):
-            Inboxes(workspace).show([entry])
+            Inbox(workspace).show([entry])
             return entry._replace(shown=entry.shown or workspace.wall())
     return entry
 
@@ -209,7 +209,7 @@ def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None
         else:
             output.echo(f"  {pressed!r} answers nothing here")
     output.echo(f"{counted(len(decisions), 'decision')} made")
-    if not Inboxes(workspace).waiting():
+    if not Inbox(workspace).waiting():
         output.echo(_CAUGHT_UP)
 
 
