@@ -271,7 +271,7 @@ class Writing:
         # A known lesson keeps its own words: this session only says that it was met again.
         right, log = "" if planned.same else lesson.right, corrections.Corrections(workspace, self._agent)
         if planned.entry:
-            return log.state(planned.entry, lesson.text, right, same=planned.same)
+            return log.state(planned.entry, Correction("", right, lesson.text), same=planned.same)
         source = f"session-end reflection, {lesson.by or 'self'} {planned.key}"
         correction = Correction(lesson.wrong, right, lesson.text, source=source)
         return log.log(correction, session=self._session.id, same=planned.same)

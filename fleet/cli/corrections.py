@@ -147,10 +147,8 @@ def _learn(
             raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
         if not pattern and not same:
             raise UsageError(_STATE_IT)
-        session = output.chosen.session_named()
-        done = learning.state_lesson(
-            workspace, who, correction, pattern, right, trigger=trigger, same=same, session=session
-        )
+        taught, session = Correction("", right, pattern, trigger=trigger), output.chosen.session_named()
+        done = learning.state_lesson(workspace, who, correction, taught, same=same, session=session)
         _show_logged(workspace, done, {"entry": done.entry}, same, pattern)
 
 

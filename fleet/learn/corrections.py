@@ -167,30 +167,22 @@ class Corrections:
         return page, entry_id
 
     def state(
-        self,
-        prefix: str,
-        pattern: str,
-        right: str = "",
-        *,
-        trigger: str = "",
-        same: str = "",
-        session: str = "",
-        is_own: bool = False,
+        self, prefix: str, taught: Correction, *, same: str = "", session: str = "", is_own: bool = False
     ) -> LogResult:
         """State what a signal teaches: from then on it counts like any correction.
 
         The entry stays as it was written: its lesson and the record that counts it are appended in one write.
 
         ``prefix``: the entry's id, or the beginning of it, with or without ``c-``.
-        ``pattern``: the lesson, unscreened. "" with ``same``: that pattern's own words.
+        ``taught``: pattern, right way and trigger, unscreened. Without a pattern: that of ``same``.
         ``same``: id of an existing pattern that this is another occurrence of.
         ``session``: the host's session, unless the signal names the one in which it was flagged.
 
         Raises:
             NoError: no entry, or more than one, begins like that; or its lesson is stated already.
         """
-        lesson = Text.lesson(pattern) if pattern or not same else Text("", ())
-        right_way = Text.enter("right", right)
+        lesson = Text.lesson(taught.pattern) if taught.pattern or not same else Text("", ())
+        right_way, trigger = Text.enter("right", taught.right), taught.trigger
         path = CountedLog(self._workspace, self._agent).log_file()
         page_before = self._workspace.files.page(path)
         signal = self._unfilled_entry(prefix, page_before)

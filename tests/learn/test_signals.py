@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.learn import corrections, corrections_md, counting
-from fleet.learn.corrections_md import Log
+from fleet.learn.corrections_md import Correction, Log
 from fleet.learn.counting import CountedLog
 from fleet.learn.signals import Flag, Signals
 from fleet.model import limits
@@ -226,7 +226,7 @@ def test_another_session_and_another_kind_are_new(ground):
 
 def test_said_again_after_its_lesson_was_stated_or_dismissed_it_is_a_new_signal(ground):
     first = log_of(ground).flag(SAID, session="s")
-    corrections.Corrections(ground, "velma").state(first.id, "Use pnpm")
+    corrections.Corrections(ground, "velma").state(first.id, Correction("", "", "Use pnpm"))
     second = log_of(ground).flag(SAID, session="s")
     assert second.is_new
     assert not log_of(ground).flag(SAID, session="s").is_new
@@ -519,7 +519,7 @@ def test_what_is_old_is_not_asked_about_any_more_and_stays(ground, wall):
     assert [each.title for each in log_of(ground).waiting(days=7)] == ["stop"]
     assert [CountedLog(ground, "velma").unfilled(days) for days in (7, 0)] == [1, 2]
     assert next(each.id for each in log_of(ground).waiting(everything=True)) == old.id
-    assert corrections.Corrections(ground, "velma").state(old.id, "Use pnpm").seen == 1
+    assert corrections.Corrections(ground, "velma").state(old.id, Correction("", "", "Use pnpm")).seen == 1
 
 
 def test_what_is_dismissed_is_not_asked_about_and_can_still_be_stated(ground):
@@ -532,7 +532,7 @@ def test_what_is_dismissed_is_not_asked_about_and_can_still_be_stated(ground):
     assert len(log_of(ground).dismiss("")) == 1
     assert log_of(ground).waiting() == log_of(ground).dismiss("") == []
     assert CountedLog(ground, "velma").unfilled() == 0
-    assert corrections.Corrections(ground, "velma").state(other.id, "Stop when told").seen == 1
+    assert corrections.Corrections(ground, "velma").state(other.id, Correction("", "", "Stop when told")).seen == 1
 
 
 @pytest.mark.parametrize("prefix", ["c-ffff", "zz", "c-"])
