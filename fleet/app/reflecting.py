@@ -40,14 +40,11 @@ def current_clusters(workspace: Workspace) -> Clusters:
     return Weighing(workspace).clusters(own)
 
 
-def to_review(clusters: Clusters) -> list[str]:
-    """Return the numbers of pairs for ``fleet review``, a line for each kind."""
-    lines = []
-    if number := len(clusters.opposed):
-        lines.append(f"{counted(number, 'pair')} of lessons that contradict each other: fleet review")
-    if number := len(clusters.likely):
-        lines.append(f"{counted(number, 'pair')} of lessons may be one lesson: fleet review")
-    return lines
+def to_review(opposed: int, likely: int, inbox: Mapping[str, int] | None = None) -> list[str]:
+    """Return the numbers of pairs for ``fleet review``, a line for each kind, without those that an inbox counts."""
+    kinds = ((opposed, "contradiction", "that contradict each other"), (likely, "merge", "may be one lesson"))
+    rest = ((number - (inbox or {}).get(kind, 0), what) for number, kind, what in kinds)
+    return [f"{counted(number, 'pair')} of lessons {what}: fleet review" for number, what in rest if number > 0]
 
 
 def promote(workspace: Workspace, agent: str, prefix: str) -> tuple[Due, Standing]:
@@ -265,10 +262,5 @@ def stats(workspace: Workspace) -> Stats:
         shown,
         failing=not_working,
         members=lambda each: {one for part in wordings.get(each, (each,)) for one in groups.get(part, (part,))},
-        unfilled=sum(CountedLog(workspace, agent).unfilled() for agent in agents),
+        unfilled=sum(len(CountedLog(workspace, agent).to_state()) for agent in agents),
     )
-
-
-def decisions(workspace: Workspace) -> tuple[int, float]:
-    """Return the number of decisions in the inboxes here, and the median of days that one took."""
-    return Inbox(workspace).days_to_decide()

@@ -403,6 +403,7 @@ def _result(
 ) -> SyncResult:
     refused = counts.refused.union(workspace.db.refused())
     refused_before, held_before = _reported_before(workspace, refused, is_shared=remote is not None)
+    compared = reflecting.current_clusters(workspace)
     return SyncResult(
         remote=remote.name if remote is not None else "",
         why=_unread(workspace) or _NO_REMOTE if remote is None else "",
@@ -422,7 +423,7 @@ def _result(
         put_back=tuple(counts.put_back),
         left_out=len({each.id for each in workspace.trust.asked()}),
         purged=sum(workspace.trust.purged().values()),
-        review=tuple(reflecting.to_review(reflecting.current_clusters(workspace))),
+        review=tuple(reflecting.to_review(len(compared.opposed), len(compared.likely))),
     )
 
 

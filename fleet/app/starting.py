@@ -247,7 +247,8 @@ class SessionStart:
             lines.append(f"{counted(gone, 'draft')} dropped, since nobody decided in time: fleet inbox")
         lines += workspace.trust.sentences()
         lines += workspace.trust.purge_sentences(workspace.trust.purged(), workspace.mine())
-        lines += reflecting.to_review(Weighing(workspace).last_clusters()) + Weighing(workspace).overruled()
+        compared = Weighing(workspace).last_clusters()
+        lines += reflecting.to_review(len(compared.opposed), len(compared.likely)) + Weighing(workspace).overruled()
         for proposal in Journal(workspace, agent).proposals():
             lines.append(f"{proposal.code} ({proposal.name}) worked and is no lesson yet: {proposal.command}")
         return lines
