@@ -126,7 +126,7 @@ def _pending(workspace: Workspace, compared: Clusters) -> dict[str, Any]:
     is_asked = not {"merge", "contradiction"}.isdisjoint(decisions.kinds)
     left_out = [] if is_asked else workspace.trust.sentences()
     return {
-        "to_state": sum(CountedLog(workspace, agent).unfilled() for agent in agents),
+        "to_state": sum(len(CountedLog(workspace, agent).to_state()) for agent in agents),
         "pairs": len(compared.likely),
         "contradictions": len(compared.opposed),
         "left_out": left_out,

@@ -83,7 +83,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "discoveries": workspace.discoveries.count(),
         "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},
         "withheld": [each._asdict() for each in out.withheld],
-        "unfilled": log.unfilled(),
+        "unfilled": len(log.to_state()),
         "edited": [each.pattern for each in log.edited()],
         "not_taken": [
             {"path": each.path, "line": each.line, "reason": each.reason, "text": each.text}

@@ -85,7 +85,9 @@ def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int
     boxes = Inbox(workspace, agent)
     waiting = boxes.waiting(kind)
     shown = tuple(_as_of_now(workspace, waiting[:count] if count else waiting))
-    to_state = sum(CountedLog(workspace, each).unfilled() for each in ([agent] if agent else workspace.agents_here()))
+    to_state = sum(
+        len(CountedLog(workspace, each).to_state()) for each in ([agent] if agent else workspace.agents_here())
+    )
     return Listing(shown, len(waiting), boxes.count().since, tuple(Inbox(workspace).dropped()), to_state)
 
 

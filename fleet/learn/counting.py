@@ -63,10 +63,6 @@ class CountedLog:
         """Return an agent's log, parsed; an empty one where there is none."""
         return corrections_md.Log.parse(self._workspace.files.page(self.log_file()))
 
-    def unfilled(self, days: float = 0.0) -> int:
-        """Return how many entries wait for their lesson, as ``to_state``."""
-        return len(self.to_state(days))
-
     def to_state(self, days: float = 0.0) -> list[str]:
         """Return the ids of the entries that wait for their lesson (``Signals.waiting``).
 

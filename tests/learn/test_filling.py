@@ -82,7 +82,7 @@ def test_a_filled_entry_counts_like_any_correction(workspace):
     assert seen(workspace) == {LESSON: 1}
     (line,) = workspace.patterns.lessons()
     assert (line.id, line.correct, line.count("sessions")) == (done.id, "pnpm install", 1)
-    assert CountedLog(workspace, "velma").unfilled() == 0
+    assert len(CountedLog(workspace, "velma").to_state()) == 0
     assert signals.Signals(workspace.files, "velma", workspace.wall).waiting() == []
     counting.reconcile_all(workspace)
     assert seen(workspace) == {LESSON: 1}
@@ -306,7 +306,7 @@ def test_after_a_torn_write_it_is_said_again_and_counts_once(workspace, cut):
     whole = log_of(workspace).read_bytes()
     forget_counts(workspace)
     log_of(workspace).write_bytes(whole[: len(before) + cut])
-    assert CountedLog(workspace, "velma").unfilled() == 1
+    assert len(CountedLog(workspace, "velma").to_state()) == 1
     done = state_lesson(workspace, "velma", entry, Correction("", "pnpm install", LESSON))
     assert (done.seen, done.text) == (1, LESSON)
     (line,) = workspace.patterns.lessons()

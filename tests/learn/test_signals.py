@@ -133,7 +133,7 @@ def test_a_signal_counts_for_nothing(ground, wall):
     log_of(ground).flag(SAID, session="s")
     with ground.writing("velma") as writer:
         assert counting.reconcile(writer) == 0
-    assert CountedLog(ground, "velma").unfilled() == 1
+    assert len(CountedLog(ground, "velma").to_state()) == 1
     assert not list(ground.patterns.records())
 
 
@@ -509,7 +509,7 @@ def test_a_failed_command_is_asked_about_by_nobody_but_its_own_session(ground):
     log_of(ground).flag(Flag.of_failure("make", 2, "no"), session="s")
     assert log_of(ground).waiting() == log_of(ground).waiting("s") == []
     assert [each.title for each in log_of(ground).waiting(everything=True)] == ["make: exit code 2"]
-    assert CountedLog(ground, "velma").unfilled() == 0
+    assert len(CountedLog(ground, "velma").to_state()) == 0
 
 
 def test_what_is_old_is_not_asked_about_any_more_and_stays(ground, wall):
@@ -517,7 +517,7 @@ def test_what_is_old_is_not_asked_about_any_more_and_stays(ground, wall):
     wall.ms += 7 * 86_400_000 + 1
     log_of(ground).flag(Flag("human", "stop"), session="t")
     assert [each.title for each in log_of(ground).waiting(days=7)] == ["stop"]
-    assert [CountedLog(ground, "velma").unfilled(days) for days in (7, 0)] == [1, 2]
+    assert [len(CountedLog(ground, "velma").to_state(days)) for days in (7, 0)] == [1, 2]
     assert next(each.id for each in log_of(ground).waiting(everything=True)) == old.id
     assert corrections.Corrections(ground, "velma").state(old.id, Correction("", "", "Use pnpm")).seen == 1
 
@@ -531,7 +531,7 @@ def test_what_is_dismissed_is_not_asked_about_and_can_still_be_stated(ground):
     assert [each.title for each in log_of(ground).waiting("s")] == ["no, use pnpm here"]
     assert len(log_of(ground).dismiss("")) == 1
     assert log_of(ground).waiting() == log_of(ground).dismiss("") == []
-    assert CountedLog(ground, "velma").unfilled() == 0
+    assert len(CountedLog(ground, "velma").to_state()) == 0
     assert corrections.Corrections(ground, "velma").state(other.id, Correction("", "", "Stop when told")).seen == 1
 
 
