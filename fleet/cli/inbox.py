@@ -27,6 +27,9 @@ app = output.commands()
 
 _APPROVE, _REJECT = "approve", "reject"
 _DECIDE = {_APPROVE: inbox.approve, _REJECT: inbox.reject}
+_KINDS = ("every", *KINDS)
+_ITEMS = output.completing(lambda on, _: [(each.item.id, each.item.title) for each in Inbox(on).waiting()])
+_RUNS = output.completing(lambda on, _: [(each.id, each.summary) for each, _ in undoing.listed(on)])
 _CAUGHT_UP = "all caught up: nothing waits for a decision"
 _DIFF_LINES = 12
 _EVIDENCE_MAX = 10
@@ -43,26 +46,9 @@ _WHICH = "  1 the first holds   2 the second   b both, each in its own context  
 
 @app.command("inbox")
 def _inbox(
-    action: Annotated[
-        str,
-        argument("[approve|reject]", "Without it: ask about each item that waits.", autocompletion=lambda: [*_DECIDE]),
-    ] = "",
-    ids: Annotated[
-        list[str] | None,
-        argument(
-            "[ID...]",
-            "Ids of items, i-...",
-            autocompletion=output.completing(
-                lambda workspace, _: [(each.item.id, each.item.title) for each in Inbox(workspace).waiting()]
-            ),
-        ),
-    ] = None,
-    kind: Annotated[
-        str,
-        option(
-            "--all", "KIND", "All items of a kind; 'every': of every kind.", autocompletion=lambda: ["every", *KINDS]
-        ),
-    ] = "",
+    action: Annotated[str, argument("[approve|reject]", "Without it: ask about each item that waits.", _DECIDE)] = "",
+    ids: Annotated[list[str] | None, argument("[ID...]", "Ids of items, i-...", _ITEMS)] = None,
+    kind: Annotated[str, option("--all", "KIND", "All items of a kind; 'every': of every kind.", _KINDS)] = "",
     why: Annotated[str, option("--why", "TEXT", "Why it is rejected; shown to whoever proposes it again.")] = "",
     answer: Annotated[str, option("--answer", "TEXT", "Which lesson of a contradiction holds: first, second.")] = "",
 ) -> None:
@@ -288,16 +274,7 @@ def _list(pairs: list[Pair]) -> None:
 
 @app.command("undo")
 def _undo(
-    run: Annotated[
-        str | None,
-        argument(
-            "[RUN]",
-            "A run's id; none: the last command here.",
-            autocompletion=output.completing(
-                lambda workspace, _: [(each.id, each.summary) for each, _ in undoing.listed(workspace)]
-            ),
-        ),
-    ] = None,
+    run: Annotated[str | None, argument("[RUN]", "A run's id; none: the last command here.", _RUNS)] = None,
     is_listing: Annotated[bool, flag("--list", "List the runs that can be taken back.")] = False,
     everything: Annotated[bool, flag("--all", "With --list: all of them.")] = False,
 ) -> None:
