@@ -53,10 +53,10 @@ def overview(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, An
 
 def _is_agreed(workspace: Workspace) -> bool:
     """Return whether somebody here agreed to the remote that ``fleet.toml`` names; to any, where it names none."""
-    share, agreed = workspace.config.share, workspace.state.agreed(consent.REMOTE)
+    share = workspace.config.share
     if not share.remote:
-        return bool(agreed)
-    return any(each.removesuffix(f" {share.branch}") == Address(share.remote).bare for each in agreed)
+        return bool(workspace.state.agreed(consent.REMOTE))
+    return workspace.state.agrees(consent.REMOTE, share.consented(Address(share.remote).bare))
 
 
 def _state(workspace: Workspace, agent: str) -> dict[str, Any]:

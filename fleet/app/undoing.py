@@ -30,7 +30,6 @@ from fleet.reflect.promotion import AgentMemory, Waiting
 from fleet.reflect.records import Records
 from fleet.share.git import Address
 from fleet.store import consent
-from fleet.store.config import Config
 from fleet.store.homes import CONFIG
 from fleet.store.runs import COMMANDS, PART, UNDO, Field, Run, Runs
 from fleet.store.workspace import Workspace
@@ -207,9 +206,9 @@ class _Undoing:
 
         They stay here, and would go to the remote that is named again without a question.
         """
-        before = self._workspace.config
-        share, other = now.config.share, before.share
-        if not share.remote or share.remote == other.remote or not now.state.agrees(consent.REMOTE, _consented(before)):
+        share, other = now.config.share, self._workspace.config.share
+        is_agreed = now.state.agrees(consent.REMOTE, other.consented(other.remote))
+        if not share.remote or share.remote == other.remote or not is_agreed:
             return
         if now.state.get("fetched") or now.state.get("last_sync"):
             shown, shown_other = Address(share.remote).redacted, Address(other.remote).redacted
@@ -217,8 +216,8 @@ class _Undoing:
                 f"what came from {shown_other} stays here, and a sync sends it to {shown}: "
                 "`fleet sync --dry-run` shows all that would go out. Begin in a new folder if it should not"
             )
-        elif now.state.agrees(consent.REMOTE_BEFORE, _consented(now.config)):
-            now.state.agree(consent.REMOTE, _consented(now.config), now.wall(), alone=True)
+        elif now.state.agrees(consent.REMOTE_BEFORE, share.consented(share.remote)):
+            now.state.agree(consent.REMOTE, share.consented(share.remote), now.wall(), alone=True)
             self._did.append(f"{Address(share.remote).redacted} is agreed to again")
 
     # --- occurrences
@@ -428,12 +427,6 @@ def _can_be_undone(run: Run) -> bool:
     """Return whether an undo of a run changes anything: a discovery that was taken back does not come back."""
     ids = (*run.retired, *run.lessons)
     return not run.retired or bool(run.fields or run.edits) or any(each.startswith("p-") for each in ids)
-
-
-def _consented(config: Config) -> str:
-    """Return the text that a person agreed to for a remote: its address, and the branch if it is not the default."""
-    share = config.share
-    return share.remote if share.branch == Config().share.branch else f"{share.remote} {share.branch}"
 
 
 def _seen_before(field: Field) -> int:
