@@ -107,7 +107,7 @@ def _pending(state: dict[str, Any]) -> list[str]:
     rows += reflecting.to_review(pending["contradictions"], pending["pairs"], decisions["kinds"])
     if number := pending["to_state"]:
         rows.append(f"{counted(number, 'correction')} without a lesson: fleet learn --waiting")
-    rows += [f"{each}: fleet review" for each in pending["left_out"]]
+    rows += pending["left_out"]  # each names `fleet review`
     by_hand = "fleet resume" if state["paused"] else "fleet sync" if state["agreed"] else "fleet sync --yes"
     lines = f"{counted(pending['lines'], 'line')} to go out: {_SENDS.get(pending['sent_by'], by_hand)}"
     return [*rows, *([lines] if pending["lines"] else [])]
