@@ -17,7 +17,7 @@ from fleet.reflect import auto_reflect, consolidation, inbox, observations
 from fleet.reflect.auto_reflect import AgentsFile, Block, DailyLog, Entry, Scratchpad
 from fleet.reflect.clusters import SESSIONS_MIN, Recurrence
 from fleet.reflect.consolidation import Gates, Lock, Migration, Plan, Topic
-from fleet.reflect.inbox import Inbox, Inboxes
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.observations import Statement, Whose
 from fleet.reflect.records import Record, Records, Written
 from fleet.reflect.reflection import Reflection
@@ -259,7 +259,7 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[_Row], list[_Row]]:
     rows = pad.ready()
     # A row that a person took out of the scratchpad does not come back.
     suggested = [
-        each.item.body.get("item", "") for each in Inboxes(workspace).entries() if each.item.body.get("what") == WHAT
+        each.item.body.get("item", "") for each in Inbox(workspace).entries() if each.item.body.get("what") == WHAT
     ]
     new, matched = Recurrence.among(clean, [*rules, *(each.item for each in rows), *suggested])
     of_rows = [(row, Recurrence.among(matched.get(len(rules) + index, ()))[0]) for index, row in enumerate(rows)]
@@ -270,7 +270,7 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[_Row], list[_Row]]:
 def _texts_declined(workspace: Workspace) -> list[str]:
     """Return the texts that do not come again: rejected ones, and rows and topics whose runs somebody took back."""
     undone = Runs(workspace).undone()
-    decided = (each for each in Inboxes(workspace).entries() if each.item.kind == "candidate" and each.decision)
+    decided = (each for each in Inbox(workspace).entries() if each.item.kind == "candidate" and each.decision)
     bodies = [each.item.body for each in decided if each.decision and each.decision.outcome == inbox.REJECTED]
     texts = [str(body.get("pattern") or body.get("note") or "") for body in bodies]
     for run in Runs(workspace).listed() if undone else ():
@@ -380,7 +380,7 @@ def _promote(workspace: Workspace, agent: str, row: Entry, recurrence: Recurrenc
     except DiskError as why:
         raise RefusedError(f"{auto_reflect.AGENTS_FILE} was not written ({why}): {row.item!r} waits") from why
     if recurrence is not None:
-        Inboxes(workspace).settle("promotion", _key(row), summary)
+        Inbox(workspace).settle("promotion", _key(row), summary)
     return done
 
 

@@ -20,7 +20,7 @@ from fleet.model.pattern import Pattern
 from fleet.recall.wording import LOG_A_CORRECTION
 from fleet.reflect.clusters import Clusters
 from fleet.reflect.exposure import Exposures
-from fleet.reflect.inbox import Inboxes
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.promotion import AgentMemory
 from fleet.share.git import Address
 from fleet.share.outgoing import Outbox
@@ -53,10 +53,10 @@ def overview(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, An
 
 def _is_agreed(workspace: Workspace) -> bool:
     """Return whether somebody here agreed to the remote that ``fleet.toml`` names; to any, where it names none."""
-    share, agreed = workspace.config.share, workspace.state.agreed(consent.REMOTE)
+    share = workspace.config.share
     if not share.remote:
-        return bool(agreed)
-    return any(each.removesuffix(f" {share.branch}") == Address(share.remote).bare for each in agreed)
+        return bool(workspace.state.agreed(consent.REMOTE))
+    return workspace.state.agrees(consent.REMOTE, share.consented(Address(share.remote).bare))
 
 
 def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
@@ -122,11 +122,11 @@ def _promoted(workspace: Workspace, since: str) -> Iterator[dict[str, str]]:
 
 
 def _pending(workspace: Workspace, compared: Clusters) -> dict[str, Any]:
-    agents, decisions = workspace.agents_here(), Inboxes(workspace).count()
+    agents, decisions = workspace.agents_here(), Inbox(workspace).count()
     is_asked = not {"merge", "contradiction"}.isdisjoint(decisions.kinds)
     left_out = [] if is_asked else workspace.trust.sentences()
     return {
-        "to_state": sum(CountedLog(workspace, agent).unfilled() for agent in agents),
+        "to_state": sum(len(CountedLog(workspace, agent).to_state()) for agent in agents),
         "pairs": len(compared.likely),
         "contradictions": len(compared.opposed),
         "left_out": left_out,

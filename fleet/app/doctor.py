@@ -26,7 +26,7 @@ from fleet.learn.importer import LogPage
 from fleet.model.errors import FleetError
 from fleet.reflect import auto_reflect
 from fleet.reflect.auto_reflect import Scratchpad
-from fleet.reflect.inbox import Inboxes
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.promotion import AgentMemory
 from fleet.share.exchange import stale_warning
 from fleet.share.git import Address, Repository
@@ -83,7 +83,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         "discoveries": workspace.discoveries.count(),
         "waiting": {"lines": out.count, "paths": {path: len(lines) for path, lines in sorted(out.lines.items())}},
         "withheld": [each._asdict() for each in out.withheld],
-        "unfilled": log.unfilled(),
+        "unfilled": len(log.to_state()),
         "edited": [each.pattern for each in log.edited()],
         "not_taken": [
             {"path": each.path, "line": each.line, "reason": each.reason, "text": each.text}
@@ -91,7 +91,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
         ],
         "memory": AgentMemory(workspace, agent).standing().as_json(),
         "review": {"pairs": len(compared.likely), "contradictions": len(compared.opposed)},
-        "inbox": Inboxes(workspace).count()._asdict(),
+        "inbox": Inbox(workspace).count()._asdict(),
         "trust": {
             "blocked": [each._asdict() for each in workspace.trust.blocked()],
             "waiting": [each.as_json() for each in reviewing.questions(workspace)],

@@ -12,13 +12,12 @@ what is added); persona ``note``; promotion ``lesson``; guard ``lesson`` and ``d
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import SequenceMatcher, unified_diff
-from functools import partial
 from hashlib import blake2b
 from pathlib import PurePosixPath
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -34,7 +33,7 @@ from fleet.recall.wording import Renderer
 from fleet.reflect import inbox, memory_md, promotion
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.housekeeping import Mode
-from fleet.reflect.inbox import KINDS, PAIRS, SHOWN_MAX, Decision, Entry, Inbox, Inboxes, Item
+from fleet.reflect.inbox import KINDS, PAIRS, SHOWN_MAX, Decision, Entry, Inbox, Item
 from fleet.reflect.promotion import AgentMemory
 from fleet.share.notices import Notice, Notices
 from fleet.store.lines import screened
@@ -45,7 +44,7 @@ from fleet.text.similarity import ALIKE_MIN, Near
 
 USER_FILE = "USER.md"
 _SKILL = "SKILL.md"
-_T = TypeVar("_T")
+_Outcome = Literal["approved", "rejected", "expired", "elsewhere"]
 _COMMAND = "fleet inbox"
 _BULK = "bulk"
 """Kind of the items about what is left out here: the one kind whose answers leave no run."""
@@ -82,11 +81,13 @@ def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int
             refresh(workspace)
     except DiskError as why:
         workspace.warn(f"listed is what waited before; what came since is missing: {why}")
-    boxes = Inboxes(workspace, [agent] if agent else None)
+    boxes = Inbox(workspace, agent)
     waiting = boxes.waiting(kind)
     shown = tuple(_as_of_now(workspace, waiting[:count] if count else waiting))
-    to_state = sum(CountedLog(workspace, each).unfilled() for each in ([agent] if agent else workspace.agents_here()))
-    return Listing(shown, len(waiting), boxes.count().since, tuple(Inboxes(workspace).dropped()), to_state)
+    to_state = sum(
+        len(CountedLog(workspace, each).to_state()) for each in ([agent] if agent else workspace.agents_here())
+    )
+    return Listing(shown, len(waiting), boxes.count().since, tuple(Inbox(workspace).dropped()), to_state)
 
 
 def _as_of_now(workspace: Workspace, entries: Iterable[Entry]) -> Iterator[Entry]:
@@ -115,7 +116,7 @@ def refresh(workspace: Workspace, *, dry_run: bool = False) -> tuple[int, list[E
     if not dry_run:
         Runs(workspace).recover()
     owner = workspace.replicas().default_agent or agents[0]
-    entries = Inboxes(workspace).waiting()
+    entries = Inbox(workspace).waiting()
 
     def waiting(kinds: Collection[str], what: object = None) -> list[Entry]:
         return [each for each in entries if each.item.kind in kinds and each.item.body.get("what") == what]
@@ -137,29 +138,28 @@ def refresh(workspace: Workspace, *, dry_run: bool = False) -> tuple[int, list[E
 
 def _dropped(workspace: Workspace) -> Iterator[Entry]:
     """Drop the items that were shown and whose last day has passed, but for drafts that a person edited; yield them."""
-    if not Inboxes(workspace).overdue():  # to list what waits needs no lock, which a long answer holds for minutes
+    if not Inbox(workspace).overdue():  # to list what waits needs no lock, which a long answer holds for minutes
         return
     with workspace.lock("decide"):  # nobody answers meanwhile
-        for entry in Inboxes(workspace).overdue():
+        for entry in Inbox(workspace).overdue():
             handler = _handler(workspace, entry)
             if not (isinstance(handler, _Skill) and handler.has_own_words()):
                 closed = _close(handler, "expired", f"its last day was {entry.last_day()}")
                 yield entry._replace(decision=closed)
 
 
-def _close(handler: "_Handler", outcome: Literal["elsewhere", "expired"], why: str, by: str = "") -> Decision:
+def _close(handler: "_Handler", outcome: _Outcome, why: str, by: str = "") -> Decision:
     """Close an item that nobody answered, with its draft unless a person edited it; return the decision."""
-    did, run = "", ""
-    if isinstance(handler, _Skill) and not handler.has_own_words():
-        did, run = handler.reject()  # a draft that stayed would keep the next one out
-    return handler.decide(Decision(id=handler.entry.item.id, outcome=outcome, by=by, why=why, did=did, run=run))
+    is_draft = isinstance(handler, _Skill) and not handler.has_own_words()
+    # A draft that stayed would keep the next one out.
+    return handler.decide(outcome, handler.reject() if is_draft else "", by, why)
 
 
 def refresh_and_notify(workspace: Workspace) -> list[Entry]:
     """Refresh the inbox, and notify subscribers of new items; return the dropped ones."""
-    before = Inboxes(workspace).count().number
+    before = Inbox(workspace).count().number
     _, dropped = refresh(workspace)
-    now = Inboxes(workspace).count()
+    now = Inbox(workspace).count()
     if now.number > before:
         data = {"number": now.number, "since": now.since, "kinds": now.kinds}
         Notices(workspace).send(Notice("inbox.waiting", f"{now.number} wait for you", now.summary(), data))
@@ -230,7 +230,7 @@ def _promotion_item(waiting: promotion.Waiting, lesson: Pattern | None) -> Item:
 def _find(workspace: Workspace, prefix: str) -> Entry:
     """Return the item that waits and has this id, or the unique beginning of one."""
     id_prefix = prefix if prefix.startswith("i-") else f"i-{prefix}"
-    entries = [each for each in Inboxes(workspace).entries() if each.item.id.startswith(id_prefix)]
+    entries = [each for each in Inbox(workspace).entries() if each.item.id.startswith(id_prefix)]
     waiting = [each for each in entries if each.is_pending]
     none = f"nothing that waits begins with {prefix[:40]!r}; `fleet inbox` lists it. Nothing was changed"
     if entries and (last := entries[-1].decision) is not None:
@@ -257,26 +257,23 @@ def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> 
         UsageError: an answer is missing.
     """
     with _locked(workspace, prefix, answer) as handler:
-        id_ = handler.entry.item.id
         if why := handler.check():
             closed = _close(handler, "elsewhere", why, agent)
             undo = f"; {closed.did}, and `fleet undo {closed.run}` brings it back"
-            raise NoError(f"{id_} waits no longer: {why}{undo if closed.run else '. Nothing was changed'}")
-        summary, run = handler.approve()
-        return handler.decide(Decision(id=id_, outcome="approved", by=agent, did=summary, run=run))
+            raise NoError(f"{closed.id} waits no longer: {why}{undo if closed.run else '. Nothing was changed'}")
+        return handler.decide("approved", handler.approve(), agent)
 
 
 def reject(workspace: Workspace, agent: str, prefix: str, why: str = "") -> Decision:
     """Decline an item: it does not come back, as it is or in other words. Raise ``NoError`` where there is none."""
     with _locked(workspace, prefix) as handler:
         item = handler.entry.item
-        summary, run = _Handler.reject(handler) if handler.check() else handler.reject()
-        if not run and item.kind != _BULK:
+        summary = _Handler.reject(handler) if handler.check() else handler.reject()
+        if not handler.run_id and item.kind != _BULK:
             with Runs(workspace).recording(handler.agent, "decide") as draft:
                 draft.summary = f"rejected {item.id}"
                 draft.fields = [Field(item.id, _FIELD, None, inbox.REJECTED)]
-            run = draft.run
-        return handler.decide(Decision(id=item.id, outcome="rejected", by=agent, why=why, did=summary, run=run))
+        return handler.decide("rejected", summary, agent, why)
 
 
 def undo(workspace: Workspace, decision: Decision) -> str:
@@ -284,7 +281,7 @@ def undo(workspace: Workspace, decision: Decision) -> str:
     if decision.run:
         undone = undoing.undo(workspace, decision.run)
         return "; ".join((*undone.did, *undone.left)) or "taken back"
-    entry = next(each for each in Inboxes(workspace).entries() if each.item.id == decision.id)
+    entry = next(each for each in Inbox(workspace).entries() if each.item.id == decision.id)
     if entry.item.kind == _BULK:
         if decision.outcome == inbox.APPROVED:
             return "nothing was taken back: what was taken in counts on. `fleet block` leaves a writer out"
@@ -301,19 +298,25 @@ class _Handler:
 
     def __init__(self, workspace: Workspace, entry: Entry, answer: str = "") -> None:
         self.workspace, self.entry, self.agent, self.answer = workspace, entry, entry.agent, answer
+        self._known = len(workspace.runs)
+
+    @property
+    def run_id(self) -> str:
+        """Id of the last run that was made since; "" for none."""
+        return next(reversed(self.workspace.runs[self._known :]), "")
 
     def check(self) -> str:
         """Return why the item is no longer true, or no longer new; "" where it is both."""
         return ""
 
-    def approve(self) -> tuple[str, str]:
-        """Apply the item; return a summary, and the id of the run that can be taken back ("" for none)."""
+    def approve(self) -> str:
+        """Apply the item; return a summary."""
         item = self.entry.item
         raise NoError(f"nothing here knows what to do with {item.kind} items; {item.id} waits on")
 
-    def reject(self) -> tuple[str, str]:
-        """Change what a no changes beside the inbox, and return that likewise."""
-        return "nothing was changed but the inbox", ""
+    def reject(self) -> str:
+        """Change what a no changes beside the inbox; return a summary."""
+        return "nothing was changed but the inbox"
 
     def diff(self) -> str:
         """Return the change that a yes makes, as of now."""
@@ -324,24 +327,20 @@ class _Handler:
         value = self.entry.item.body.get(name)
         return value if isinstance(value, str) else ""
 
-    def decide(self, decision: Decision) -> Decision:
-        """Append a decision on the item, durable before this returns; return it."""
+    def decide(self, outcome: _Outcome, summary: str, by: str, why: str = "") -> Decision:
+        """Append a decision on the item, with the run that it left, durable before this returns; return it."""
+        id_ = self.entry.item.id
+        decision = Decision(id=id_, outcome=outcome, by=by, why=why, did=summary, run=self.run_id)
         Inbox(self.workspace, self.agent).decide([decision])
         return decision
 
-    def recorded(self, act: Callable[[], _T]) -> tuple[_T, str]:
-        """Return what an act returns, and the id of the run that it left, "" for none."""
-        known = len(self.workspace.runs)
-        result = act()
-        return result, next(reversed(self.workspace.runs[known:]), "")
-
-    def run(self, summary: str, edits: list[Edit], outcome: str = inbox.APPROVED) -> tuple[str, str]:
+    def run(self, summary: str, edits: list[Edit], outcome: str = inbox.APPROVED) -> str:
         """Apply edits of files as one run. After a crash before the inbox has the decision, its check closes it."""
         draft = Draft(summary=summary, edits=edits, fields=[Field(self.entry.item.id, _FIELD, None, outcome)])
         run = Runs(self.workspace).fresh("decide", self.agent, draft)
         if stale := Runs(self.workspace).apply(run):
             raise NoError(f"{', '.join(stale)} was changed just now; nothing was done. Look at it again")
-        return summary, run.id
+        return summary
 
     def check_shown(self, summary: str, title: str, rows: Sequence[str]) -> None:
         """Let a plan wait anew, as it is now, where it has changes that nobody was shown; raise ``NoError`` then."""
@@ -352,7 +351,7 @@ class _Handler:
         if is_seen and _number_cut(now) <= _number_cut(shown):
             return
         why = "there is more to change by now than was shown"
-        self.decide(Decision(id=item.id, outcome="elsewhere", why=why))
+        self.decide("elsewhere", "", "", why)
         anew = replace(item, title=title, evidence=(summary, *item.evidence[-1:]), diff=diff)
         [put] = Inbox(self.workspace, self.agent).put([anew])
         raise NoError(f"nothing was changed: {why}. {put.id} waits anew: fleet inbox")
@@ -402,15 +401,15 @@ class _Skill(_Handler):
             return f"{target} was changed since this was proposed"
         return ""
 
-    def approve(self) -> tuple[str, str]:
+    def approve(self) -> str:
         page, draft = Runs(self.workspace).page(self.text("target")), self.draft()
         # A draft that stayed would keep the next addition out.
         edits = [page.to(_skill_page(page.before or b"", draft)), Edit(self.path, draft, None)]
         return self.run(f"wrote {page.path}", edits)
 
-    def reject(self) -> tuple[str, str]:
+    def reject(self) -> str:
         if not (draft := self.draft()):
-            return "its draft was gone already", ""
+            return "its draft was gone already"
         return self.run(f"removed the draft {self.path}", [Edit(self.path, draft, None)], inbox.REJECTED)
 
     def diff(self) -> str:
@@ -451,13 +450,13 @@ class _Promotion(_OfLesson):
             return f"{self.lesson} stands in the memory already"
         return super().check()
 
-    def approve(self) -> tuple[str, str]:
-        (promoted, _), run = self.recorded(partial(reflecting.promote, self.workspace, self.agent, self.lesson))
-        return f"{promoted.id} is in {self.agent}'s memory", run
+    def approve(self) -> str:
+        promoted, _ = reflecting.promote(self.workspace, self.agent, self.lesson)
+        return f"{promoted.id} is in {self.agent}'s memory"
 
-    def reject(self) -> tuple[str, str]:
-        (demoted, _), run = self.recorded(partial(reflecting.demote, self.workspace, self.agent, self.lesson))
-        return f"{demoted} stays out of {self.agent}'s memory", run
+    def reject(self) -> str:
+        demoted, _ = reflecting.demote(self.workspace, self.agent, self.lesson)
+        return f"{demoted} stays out of {self.agent}'s memory"
 
     def diff(self) -> str:
         lessons = reflecting.records_of(self.workspace, self.agent, Weighing(self.workspace).last_clusters())
@@ -469,10 +468,9 @@ class _Promotion(_OfLesson):
 
 
 class _Guard(_OfLesson):
-    def approve(self) -> tuple[str, str]:
-        act = partial(starting.Guards(self.workspace).decide, self.lesson, self.text("decision") or "ask")
-        guard, run = self.recorded(act)
-        return f"{guard.id} guards {guard.trigger}: {guard.decision}", run
+    def approve(self) -> str:
+        guard = starting.Guards(self.workspace).decide(self.lesson, self.text("decision") or "ask")
+        return f"{guard.id} guards {guard.trigger}: {guard.decision}"
 
 
 class _Row(_Handler):
@@ -480,13 +478,13 @@ class _Row(_Handler):
         is_there = any(each.key == self.entry.item.key for each in consolidating.waiting(self.workspace))
         return "" if is_there else "it stands no more under Ready to Promote, or AGENTS.md says so by now"
 
-    def approve(self) -> tuple[str, str]:
-        run = consolidating.decide(self.workspace, self.agent, self.entry.item.body, is_yes=True)
-        return f"{self.text('item')} is in AGENTS.md", run
+    def approve(self) -> str:
+        consolidating.decide(self.workspace, self.agent, self.entry.item.body, is_yes=True)
+        return f"{self.text('item')} is in AGENTS.md"
 
-    def reject(self) -> tuple[str, str]:
-        run = consolidating.decide(self.workspace, self.agent, self.entry.item.body, is_yes=False)
-        return f"{self.text('item')} is suggested no more", run
+    def reject(self) -> str:
+        consolidating.decide(self.workspace, self.agent, self.entry.item.body, is_yes=False)
+        return f"{self.text('item')} is suggested no more"
 
 
 class _Merge(_Handler):
@@ -498,23 +496,21 @@ class _Merge(_Handler):
             return ""
         return "it is no pair any more: it was decided, or one of the lessons changed"
 
-    def approve(self) -> tuple[str, str]:
+    def approve(self) -> str:
         return self.answered(self.yes)
 
-    def reject(self) -> tuple[str, str]:
+    def reject(self) -> str:
         return self.answered(self.no)
 
-    def answered(self, answer: str) -> tuple[str, str]:
-        """Give this answer to the pair, or to the question about what is left out here."""
-        act = partial(reviewing.answer, self.workspace, self.agent, self.text("pair"), answer, _COMMAND)
-        (_, summary), run = self.recorded(act)
-        return summary, run
+    def answered(self, answer: str) -> str:
+        """Give this answer to the pair, or to the question about what is left out here; return the effect."""
+        return reviewing.answer(self.workspace, self.agent, self.text("pair"), answer, _COMMAND)[1]
 
 
 class _Contradiction(_Merge):
     no = reviewing.BOTH
 
-    def approve(self) -> tuple[str, str]:
+    def approve(self) -> str:
         if self.answer not in (reviewing.FIRST, reviewing.SECOND):
             raise UsageError(
                 f"{self.entry.item.id} asks which of the two holds: --answer first or --answer second; to reject it "
@@ -541,14 +537,13 @@ class _Candidate(_Handler):
         known = Near.same(self.text("pattern"), list(lessons.items()), ALIKE_MIN)
         return f"it is known by now, as {known.id}: {known.text}" if known is not None else ""
 
-    def approve(self) -> tuple[str, str]:
+    def approve(self) -> str:
         texts = {name: self.text(name) for name in ("wrong", "right", "pattern", "category", "trigger")}
         source, tags = self.text("source") or "a reflection, approved by a person", self.entry.item.body.get("tags", [])
         tags = tuple(str(tag) for tag in tags) if isinstance(tags, list) else ()
         correction = Correction(**texts, source=source, tags=tags)
-        act = partial(learning.correct, self.workspace, self.agent, correction, session=self.entry.item.session)
-        logged, run = self.recorded(act)
-        return f"logged {logged.id}: {logged.text}", run
+        logged = learning.correct(self.workspace, self.agent, correction, session=self.entry.item.session)
+        return f"logged {logged.id}: {logged.text}"
 
 
 class _Note(_Handler):
@@ -556,7 +551,7 @@ class _Note(_Handler):
         path, added, _ = self.edited()
         return "" if added else f"{path} says so already"
 
-    def approve(self) -> tuple[str, str]:
+    def approve(self) -> str:
         path, added, edits = self.edited()
         return self.run(f"{path} has it now: {'; '.join(added)}", edits)
 
@@ -588,23 +583,21 @@ class _Persona(_Note):
 
 
 class _Consolidation(_Handler):
-    def approve(self) -> tuple[str, str]:
+    def approve(self) -> str:
         """Consolidate the daily logs by a fresh plan of any size, if that is the one that was shown."""
         fresh = consolidating.consolidate(self.workspace, self.agent, force=True, dry_run=True)
         self.check_shown(fresh.summary(), *fresh.question())
-        consolidated = consolidating.consolidate(self.workspace, self.agent, force=True)
-        return consolidated.summary(), consolidated.run
+        return consolidating.consolidate(self.workspace, self.agent, force=True).summary()
 
 
 class _Tidying(_Handler):
-    def approve(self) -> tuple[str, str]:
+    def approve(self) -> str:
         """Put a notebook in order, likewise."""
         from fleet.app import tidying  # 6 ms, as above
 
         fresh = tidying.tidy(self.workspace, self.agent, Mode.ALWAYS, dry_run=True)
         self.check_shown(fresh.report.summary(), *fresh.question(self.agent))
-        tidied = tidying.tidy(self.workspace, self.agent, Mode.ALWAYS, is_capped=False)
-        return tidied.report.summary(), tidied.run
+        return tidying.tidy(self.workspace, self.agent, Mode.ALWAYS, is_capped=False).report.summary()
 
 
 HANDLERS: dict[str, type[_Handler]] = {

@@ -113,15 +113,7 @@ def _promote(workspace: Workspace, agent: str, logged: LogResult) -> None:
 
 
 def state_lesson(
-    workspace: Workspace,
-    agent: str,
-    entry: str,
-    pattern: str,
-    right: str = "",
-    *,
-    trigger: str = "",
-    same: str = "",
-    session: str = "",
+    workspace: Workspace, agent: str, entry: str, taught: Correction, *, same: str = "", session: str = ""
 ) -> LogResult:
     """State what a signal teaches, durable before this returns: from then on it counts like any correction.
 
@@ -129,11 +121,11 @@ def state_lesson(
     another occurrence of that lesson, in its own words if the pattern is "". The session in which the signal was
     flagged comes before the one that is named.
     """
-    _check_trigger(workspace, trigger)
+    _check_trigger(workspace, taught.trigger)
     lesson_id = _find(workspace, same).id if same else ""
     with Runs(workspace).recording(agent, "learn") as draft:
         logged = corrections.Corrections(workspace, agent).state(
-            entry, pattern, right, trigger=trigger, same=lesson_id, session=session, is_own=True
+            entry, taught, same=lesson_id, session=session, is_own=True
         )
         _promote(workspace, agent, logged)
         _note_logged(draft, logged)

@@ -11,7 +11,7 @@ import msgspec
 from fleet.app import observing, reflecting
 from fleet.app.finding import find
 from fleet.learn import counting, discoveries
-from fleet.learn.corrections_md import Bound
+from fleet.learn.corrections_md import Entry
 from fleet.learn.inputs import Text, secrets_in
 from fleet.model import edits, limits
 from fleet.model.discovery import Discovery
@@ -146,21 +146,20 @@ def show_correction(workspace: Workspace, prefix: str) -> dict[str, Any]:
         NoError: no entry begins like that, or more than one.
     """
     entries = {
-        bound.id: _correction(agent, bound)
+        entry.id: _correction(agent, entry)
         for agent in workspace.homes()
-        for bound in counting.CountedLog(workspace, agent).read_log().bound()
-        if bound.id.startswith(prefix)
+        for entry in counting.CountedLog(workspace, agent).read_log().entries
+        if entry.id.startswith(prefix)
     }
     none = f"no correction here begins with {prefix[:40]!r}. `fleet learn --waiting --all` lists those without a lesson"
     known = {id_: entries[id_]["title"] or entries[id_]["wrong"] for id_ in sorted(entries)}
     return entries[only(known, prefix, none, is_read=True)]
 
 
-def _correction(agent: str, bound: Bound) -> dict[str, Any]:
-    entry, is_undone = bound.entry, bound.entry.is_undone
+def _correction(agent: str, entry: Entry) -> dict[str, Any]:
     fields = {name: getattr(entry, name) for name in ("when", "title", "wrong", "right", "pattern", "source")}
-    lesson = bound.record.pattern if bound.record and not is_undone else ""
-    return {"id": bound.id, "agent": agent, **fields, "undone": is_undone, "lesson": lesson}
+    lesson = entry.record.pattern if entry.record and not entry.is_undone else ""
+    return {"id": entry.id, "agent": agent, **fields, "undone": entry.is_undone, "lesson": lesson}
 
 
 def _members(workspace: Workspace, record: Pattern) -> list[Pattern]:

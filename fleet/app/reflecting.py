@@ -13,7 +13,7 @@ from fleet.reflect import evidence, exposure
 from fleet.reflect.clusters import NOT_COMPARED, Clusters, Weighing
 from fleet.reflect.evidence import Due, Evidence
 from fleet.reflect.exposure import Exposures
-from fleet.reflect.inbox import Inboxes
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.memory_md import FILE_NAME
 from fleet.reflect.promotion import AgentMemory, Lessons, Outcome, Promotions, Standing
 from fleet.reflect.stats import Stats, measure
@@ -40,14 +40,11 @@ def current_clusters(workspace: Workspace) -> Clusters:
     return Weighing(workspace).clusters(own)
 
 
-def to_review(clusters: Clusters) -> list[str]:
-    """Return the numbers of pairs for ``fleet review``, a line for each kind."""
-    lines = []
-    if number := len(clusters.opposed):
-        lines.append(f"{counted(number, 'pair')} of lessons that contradict each other: fleet review")
-    if number := len(clusters.likely):
-        lines.append(f"{counted(number, 'pair')} of lessons may be one lesson: fleet review")
-    return lines
+def to_review(opposed: int, likely: int, inbox: Mapping[str, int] | None = None) -> list[str]:
+    """Return the numbers of pairs for ``fleet review``, a line for each kind, without those that an inbox counts."""
+    kinds = ((opposed, "contradiction", "that contradict each other"), (likely, "merge", "may be one lesson"))
+    rest = ((number - (inbox or {}).get(kind, 0), what) for number, kind, what in kinds)
+    return [f"{counted(number, 'pair')} of lessons {what}: fleet review" for number, what in rest if number > 0]
 
 
 def promote(workspace: Workspace, agent: str, prefix: str) -> tuple[Due, Standing]:
@@ -66,7 +63,7 @@ def promote(workspace: Workspace, agent: str, prefix: str) -> tuple[Due, Standin
             due = Promotions(writer, lessons).enter(lesson, right=lesson.correct, edits_by=Renderer().edits(lesson))
             draft.summary = f"promoted {due.id} into {agent}'s memory"
             draft.fields = [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)]
-    Inboxes(workspace, [agent]).settle("promotion", due.id, f"{due.id} was promoted", draft.run)
+    Inbox(workspace, agent).settle("promotion", due.id, f"{due.id} was promoted", draft.run)
     return due, AgentMemory(workspace, agent).standing()
 
 
@@ -90,7 +87,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> tuple[str, Standing
             draft.summary = f"demoted {first} from {agent}'s memory"
             draft.fields = [Field(each, "state", edits.PUBLISHED, edits.CANDIDATE) for each in published]
     for each in ids:
-        Inboxes(workspace, [agent]).settle("promotion", each, f"{first} was demoted, and stays out", draft.run)
+        Inbox(workspace, agent).settle("promotion", each, f"{first} was demoted, and stays out", draft.run)
     return first, AgentMemory(workspace, agent).standing()
 
 
@@ -265,10 +262,10 @@ def stats(workspace: Workspace) -> Stats:
         shown,
         failing=not_working,
         members=lambda each: {one for part in wordings.get(each, (each,)) for one in groups.get(part, (part,))},
-        unfilled=sum(CountedLog(workspace, agent).unfilled() for agent in agents),
+        unfilled=sum(len(CountedLog(workspace, agent).to_state()) for agent in agents),
     )
 
 
 def decisions(workspace: Workspace) -> tuple[int, float]:
     """Return the number of decisions in the inboxes here, and the median of days that one took."""
-    return Inboxes(workspace).days_to_decide()
+    return Inbox(workspace).days_to_decide()

@@ -23,7 +23,7 @@ from fleet.model.withheld import BULK, OWN, Held
 from fleet.recall.wording import Renderer
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.evidence import RETIRED
-from fleet.reflect.inbox import Inboxes
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory
 from fleet.store.lines import PATTERNS, Kind, LineReader
@@ -244,10 +244,10 @@ def _has_lost_words(workspace: Workspace, id_: str, row: str, folds: _Folds) -> 
 def _refresh_derived(workspace: Workspace) -> None:
     """Derive the page, the guards and the inbox from the folds again; the generation outdates the text of a start."""
     workspace.db.refresh()
-    asked, inboxes = {each.name for each in questions(workspace)}, Inboxes(workspace)
-    for entry in inboxes.waiting(BULK):
+    asked = {each.name for each in questions(workspace)}
+    for entry in Inbox(workspace).waiting(BULK):
         if entry.item.body.get("pair") not in asked:
-            inboxes.settle(BULK, entry.item.key, "it was decided elsewhere")
+            Inbox(workspace).settle(BULK, entry.item.key, "it was decided elsewhere")
     for agent in workspace.agents_here():
         reflecting.take_out_retired(workspace, agent)
     starting.Guards(workspace).make_ready()
@@ -488,7 +488,7 @@ def answer(
         one, other = sorted((one, other), key=lambda id_: -seen[id_])
     summary = _decide(workspace, agent, one, other, choice)
     kind = CONTRADICTION if pending.kind == CONTRADICTION else "merge"
-    Inboxes(workspace).settle(kind, _SEPARATOR.join(sorted((one, other))), summary)
+    Inbox(workspace).settle(kind, _SEPARATOR.join(sorted((one, other))), summary)
     return pending.name, summary
 
 

@@ -118,7 +118,7 @@ def handover(workspace: Workspace, agent: str, session: str) -> dict[str, Any]:
         "lines": journal_of.last_lines(),
         "open": {
             "attempts": [attempt._asdict() for attempt in journal_of.open_attempts(session)],
-            "unfilled": CountedLog(workspace, agent).unfilled(),
+            "unfilled": len(CountedLog(workspace, agent).to_state()),
             "proposals": [proposal._asdict() for proposal in journal_of.proposals()],
         },
     }

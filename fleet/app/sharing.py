@@ -403,6 +403,7 @@ def _result(
 ) -> SyncResult:
     refused = counts.refused.union(workspace.db.refused())
     refused_before, held_before = _reported_before(workspace, refused, is_shared=remote is not None)
+    compared = reflecting.current_clusters(workspace)
     return SyncResult(
         remote=remote.name if remote is not None else "",
         why=_unread(workspace) or _NO_REMOTE if remote is None else "",
@@ -422,7 +423,7 @@ def _result(
         put_back=tuple(counts.put_back),
         left_out=len({each.id for each in workspace.trust.asked()}),
         purged=sum(workspace.trust.purged().values()),
-        review=tuple(reflecting.to_review(reflecting.current_clusters(workspace))),
+        review=tuple(reflecting.to_review(len(compared.opposed), len(compared.likely))),
     )
 
 
@@ -501,7 +502,7 @@ class Membership:
                 f"{config.FILE_NAME} has a login in [share] remote, for all who can read that file: "
                 f"`fleet init --remote` with that address keeps it on this machine alone"
             )
-        if not self._state.agrees(consent.REMOTE, self._consented(address.bare)):
+        if not self._state.agrees(consent.REMOTE, share.consented(address.bare)):
             if not yes:
                 by_file, by_git = "named in fleet.toml, perhaps by somebody else", "the origin of the repository around"
                 raise ConsentNeededError(f"{address.redacted}, branch {branch}", by_file if share.remote else by_git)
@@ -531,14 +532,14 @@ class Membership:
 
     def agree(self, url: str) -> None:
         """Note a person's yes to a remote, in place of any other. Its login is kept on this machine alone."""
-        bare = Address(url).bare
+        consented = self._workspace.config.share.consented(Address(url).bare)
         agreed = self._state.agreed(consent.REMOTE)
-        if agreed != [self._consented(bare)]:
+        if agreed != [consented]:
             if agreed:
                 self._forget_tree()  # it is another clan's; first, since a crash in between leaves the old consent
                 self._state.agree(consent.REMOTE_BEFORE, agreed[0], self._workspace.wall(), alone=True)
             self._workspace.agree_to_fields()
-            self._state.agree(consent.REMOTE, self._consented(bare), self._workspace.wall(), alone=True)
+            self._state.agree(consent.REMOTE, consented, self._workspace.wall(), alone=True)
             self._state.put(sync_failed="")
         self._state.put(**{_LEFT: ""})
         self.keep_login(url)
@@ -565,11 +566,6 @@ class Membership:
         if why := git.refusal(self._workspace.root) if not url else "":
             self._workspace.warn(f"the origin of the repository around this folder is not known: {why}")
         return url
-
-    def _consented(self, url: str) -> str:
-        """Return the text that a person agrees to: the address, and the branch if it is not the default."""
-        branch = self._workspace.config.share.branch
-        return url if branch == config.Config().share.branch else f"{url} {branch}"
 
     def pause(self, minutes: int | None) -> str:
         """Pause sharing, for some minutes or until it is resumed; return until when, for a message."""

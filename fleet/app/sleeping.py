@@ -271,7 +271,7 @@ def _publish(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
 def _review(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: ARG001 - as all of them
     """Put lessons that may be one, or contradict each other, into the inbox."""
     clusters, (new, dropped) = reflecting.current_clusters(workspace), inbox.refresh(workspace, dry_run=dry_run)
-    left = reflecting.to_review(clusters)
+    left = reflecting.to_review(len(clusters.opposed), len(clusters.likely))
     left += [f"dropped, since nobody decided it in time: {each.dropped()}" for each in dropped]
     summary = f"{counted(new, 'thing')} more to decide: fleet inbox" if new else ""
     return Phase(read=counted(len(clusters.groups), "cluster"), changed=new, summary=summary, left=tuple(left))

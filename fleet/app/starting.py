@@ -33,7 +33,7 @@ from fleet.recall.wording import LESSONS_MAX, ROW_CHARS_MAX, STANDING, Renderer,
 from fleet.reflect import evidence, housekeeping, memory_md
 from fleet.reflect.clusters import Weighing, Wordings
 from fleet.reflect.exposure import Exposures
-from fleet.reflect.inbox import Inboxes
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory
 from fleet.store import consent, git, homes
@@ -241,13 +241,14 @@ class SessionStart:
         span = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for each in (now_s, now_s - _CHECK_S))
         lines += memory_md.Checks(workspace.files.read(workspace.home(agent) / memory_md.CHECKS)).due(*span)
         lines += [each.in_one_line() for each in self._memory.waiting()]
-        pending = Inboxes(workspace, [agent]).count(with_mirrored=False)  # each of those has its own line here
+        pending = Inbox(workspace, agent).count(with_mirrored=False)  # each of those has its own line here
         lines += [pending.summary()] if pending.number else []
-        if gone := len(Inboxes(workspace, [agent]).dropped()):
+        if gone := len(Inbox(workspace, agent).dropped()):
             lines.append(f"{counted(gone, 'draft')} dropped, since nobody decided in time: fleet inbox")
         lines += workspace.trust.sentences()
         lines += workspace.trust.purge_sentences(workspace.trust.purged(), workspace.mine())
-        lines += reflecting.to_review(Weighing(workspace).last_clusters()) + Weighing(workspace).overruled()
+        compared = Weighing(workspace).last_clusters()
+        lines += reflecting.to_review(len(compared.opposed), len(compared.likely)) + Weighing(workspace).overruled()
         for proposal in Journal(workspace, agent).proposals():
             lines.append(f"{proposal.code} ({proposal.name}) worked and is no lesson yet: {proposal.command}")
         return lines

@@ -25,7 +25,7 @@ from fleet.reflect import housekeeping, inbox, memory_md
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.housekeeping import DreamReport, Mode, Note, Plan, ReflectionReport, Stage
-from fleet.reflect.inbox import Inbox, Inboxes
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.promotion import AgentMemory
 from fleet.reflect.records import Record, Records, Written
 from fleet.reflect.rules import Proposal
@@ -207,7 +207,7 @@ class _Notebook:
         accesses = Exposures(workspace.state).accesses(agent)
         now_ms = workspace.world.wall_ms()
         replicas, hot = set(workspace.current_replicas()), set(AgentMemory(workspace, agent).standing().lessons)
-        waiting = {each.item.key for each in Inboxes(workspace, [agent]).waiting()}
+        waiting = {each.item.key for each in Inbox(workspace, agent).waiting()}
         notes = []
         for lesson in (*hidden.values(), *shared):
             if not lesson.is_listed:

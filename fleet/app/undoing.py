@@ -24,13 +24,12 @@ from fleet.model.line import Line, canonical
 from fleet.model.pattern import MERGED_FROM, MERGED_INTO, REDACTED, SCOPE, STAGE, Pattern, fold
 from fleet.reflect import records
 from fleet.reflect.clusters import Weighing
-from fleet.reflect.inbox import APPROVED, Inboxes
+from fleet.reflect.inbox import APPROVED, Inbox
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory, Waiting
 from fleet.reflect.records import Records
 from fleet.share.git import Address
 from fleet.store import consent
-from fleet.store.config import Config
 from fleet.store.homes import CONFIG
 from fleet.store.runs import COMMANDS, PART, UNDO, Field, Run, Runs
 from fleet.store.workspace import Workspace
@@ -77,7 +76,7 @@ def _last_command(workspace: Workspace) -> Run:
     A repository may bring runs along, and an undo writes what is in them: only their ids name those.
     """
     runs = [(run, by) for run, by in listed(workspace) if run.machine == workspace.world.machine()]
-    decided = {each.decision.run for each in Inboxes(workspace).entries() if each.decision and each.decision.by}
+    decided = {each.decision.run for each in Inbox(workspace).entries() if each.decision and each.decision.by}
     parts = {field.id for run, _ in runs for field in run.fields if field.name == PART}
     open_runs = [run for run, undone_by in runs if not undone_by and run.id not in parts]
     last = next((run for run in open_runs if run.kind in COMMANDS or run.id in decided), None)
@@ -207,9 +206,9 @@ class _Undoing:
 
         They stay here, and would go to the remote that is named again without a question.
         """
-        before = self._workspace.config
-        share, other = now.config.share, before.share
-        if not share.remote or share.remote == other.remote or not now.state.agrees(consent.REMOTE, _consented(before)):
+        share, other = now.config.share, self._workspace.config.share
+        is_agreed = now.state.agrees(consent.REMOTE, other.consented(other.remote))
+        if not share.remote or share.remote == other.remote or not is_agreed:
             return
         if now.state.get("fetched") or now.state.get("last_sync"):
             shown, shown_other = Address(share.remote).redacted, Address(other.remote).redacted
@@ -217,8 +216,8 @@ class _Undoing:
                 f"what came from {shown_other} stays here, and a sync sends it to {shown}: "
                 "`fleet sync --dry-run` shows all that would go out. Begin in a new folder if it should not"
             )
-        elif now.state.agrees(consent.REMOTE_BEFORE, _consented(now.config)):
-            now.state.agree(consent.REMOTE, _consented(now.config), now.wall(), alone=True)
+        elif now.state.agrees(consent.REMOTE_BEFORE, share.consented(share.remote)):
+            now.state.agree(consent.REMOTE, share.consented(share.remote), now.wall(), alone=True)
             self._did.append(f"{Address(share.remote).redacted} is agreed to again")
 
     # --- occurrences
@@ -409,13 +408,13 @@ class _Undoing:
                 Records(self._workspace, origin.agent).undo(origin.id, why, again=again)
                 state = "stands again" if again else "was undone"
                 self._did.append(f"{records.FILE_NAME} says that {origin.id} {state}")
-        own = (each for each in Inboxes(self._workspace).entries() if each.item.run == origin.id and not again)
+        own = (each for each in Inbox(self._workspace).entries() if each.item.run == origin.id and not again)
         self._left += [
             f"{each.item.id} stays, by a person's yes: {each.item.title}; `fleet undo {by.run}` takes it back"
             for each in own
             if (by := each.decision) and by.outcome == APPROVED
         ]
-        for entry in Inboxes(self._workspace).undo(origin.id, why, again=again):
+        for entry in Inbox(self._workspace).undo(origin.id, why, again=again):
             self._did.append(f"{entry.item.id} waits {'again' if entry.decision else 'no longer'}: {entry.item.title}")
             if lesson := entry.item.body.get("lesson") if entry.item.kind == "promotion" else None:
                 waiting = Waiting(str(lesson), entry.item.title.partition(": ")[2], *entry.item.evidence[:2])
@@ -428,12 +427,6 @@ def _can_be_undone(run: Run) -> bool:
     """Return whether an undo of a run changes anything: a discovery that was taken back does not come back."""
     ids = (*run.retired, *run.lessons)
     return not run.retired or bool(run.fields or run.edits) or any(each.startswith("p-") for each in ids)
-
-
-def _consented(config: Config) -> str:
-    """Return the text that a person agreed to for a remote: its address, and the branch if it is not the default."""
-    share = config.share
-    return share.remote if share.branch == Config().share.branch else f"{share.remote} {share.branch}"
 
 
 def _seen_before(field: Field) -> int:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from fleet.learn import corrections, corrections_md, counting
 from fleet.learn.corrections import LogResult
-from fleet.learn.corrections_md import Bound, Correction
+from fleet.learn.corrections_md import Correction, Entry
 from fleet.model.errors import DiskError, FleetError
 from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import fold
@@ -177,7 +177,7 @@ class Writing:
         """Plan the lessons to log; an unsupported one waits for a person."""
         skipped = list[str]()
         is_in_log = f"session={corrections_md.session_word(self._session.id)}" in self._log_page
-        entries = corrections_md.Log.parse(self._log_page).bound() if is_in_log else []
+        entries = corrections_md.Log.parse(self._log_page).entries if is_in_log else ()
         for lesson in self._reflection.lessons:
             planned = self._plan_lesson(lesson, entries)
             if isinstance(planned, _PlannedLesson):
@@ -190,7 +190,7 @@ class Writing:
                 plan.kept.append(lesson.text)
         return Written(name="lessons", skipped=tuple(skipped))
 
-    def _plan_lesson(self, lesson: Lesson, entries: Sequence[Bound]) -> _PlannedLesson | Item | str:
+    def _plan_lesson(self, lesson: Lesson, entries: Sequence[Entry]) -> _PlannedLesson | Item | str:
         """Return a lesson as it is to be logged, as an item for the inbox, or why it is neither."""
         text = lesson.text
         key = rules.Proposal.id_of(self._session.id, lesson.by, text)
@@ -198,7 +198,7 @@ class Writing:
             record = self._left_by_a_crash(entries, key)
             if record is not None:
                 return _PlannedLesson(key, lesson, record.pattern, record.id, is_logged=True)
-            logged = [each.entry for each in entries if key in each.entry.source]
+            logged = [each for each in entries if key in each.source]
             if not logged or not all(each.is_undone for each in logged):
                 return " was logged for this session before"
         same, is_retired = self._known(text)
@@ -213,7 +213,7 @@ class Writing:
         if f"<!-- fleet dismissed {entry} " in self._log_page:
             return _DISMISSED
         word = corrections_md.session_word(self._session.id)
-        counted = (each.record for each in entries if each.record is not None and not each.entry.is_undone)
+        counted = (each.record for each in entries if each.record is not None and not each.is_undone)
         if same and any(record.pattern == same and record.session == word for record in counted):
             return f" is {same}, which this session counted already"
         return _PlannedLesson(key, lesson, same, entry)
@@ -223,9 +223,9 @@ class Writing:
     ) -> Item:
         return self._item("candidate", title, evidence=tuple(evidence), weight=weight, diff=f"+ {added}", body=body)
 
-    def _left_by_a_crash(self, entries: Iterable[Bound], key: str) -> corrections_md.Record | None:
+    def _left_by_a_crash(self, entries: Iterable[Entry], key: str) -> corrections_md.Record | None:
         """Return the record of an entry that a pass logged, if no run has it, which could not be undone then."""
-        record = next((each.record for each in entries if each.record is not None and key in each.entry.source), None)
+        record = next((each.record for each in entries if each.record is not None and key in each.source), None)
         runs = Runs(self._workspace).listed() if record is not None else []
         recorded = {field.id for run in runs for field in run.fields if field.name == "entry"}
         return None if record is None or record.id in recorded else record
@@ -271,7 +271,7 @@ class Writing:
         # A known lesson keeps its own words: this session only says that it was met again.
         right, log = "" if planned.same else lesson.right, corrections.Corrections(workspace, self._agent)
         if planned.entry:
-            return log.state(planned.entry, lesson.text, right, same=planned.same)
+            return log.state(planned.entry, Correction("", right, lesson.text), same=planned.same)
         source = f"session-end reflection, {lesson.by or 'self'} {planned.key}"
         correction = Correction(lesson.wrong, right, lesson.text, source=source)
         return log.log(correction, session=self._session.id, same=planned.same)
@@ -441,16 +441,16 @@ def _writer_of(item: Item) -> str:
     return item.kind
 
 
-def _flagged(lesson: Lesson, entries: Sequence[Bound]) -> tuple[str, bool]:
+def _flagged(lesson: Lesson, entries: Sequence[Entry]) -> tuple[str, bool]:
     """Return the entry that a hook logged with the words that a lesson quotes, and whether its lesson is stated."""
     quote = normalise(lesson.quote)
     if len(quote.split()) < _FLAGGED_WORDS_MIN:
         return "", False
-    for bound in entries:
-        wrong = normalise(bound.entry.wrong)
-        if bound.entry.auto and wrong and (quote[:200] in wrong or wrong[:200] in quote):
-            is_stated = bound.record is not None or bool(bound.entry.pattern)
-            return ("" if is_stated else bound.id), is_stated
+    for entry in entries:
+        wrong = normalise(entry.wrong)
+        if entry.auto and wrong and (quote[:200] in wrong or wrong[:200] in quote):
+            is_stated = entry.record is not None or bool(entry.pattern)
+            return ("" if is_stated else entry.id), is_stated
     return "", False
 
 

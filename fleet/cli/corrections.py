@@ -39,6 +39,13 @@ _ASK_FOR_MORE = (
 
 app = output.commands()
 
+
+def _unstated(workspace: Workspace, _: str) -> list[output.Offer]:
+    waiting = [each for agent in workspace.agents_here() for each in Corrections(workspace, agent).signals.waiting()]
+    return [(each.id, each.title) for each in waiting]
+
+
+_IDS = output.completing(_unstated)
 Pattern = Annotated[str, option("--pattern", "TEXT", "The lesson, worded so that it helps elsewhere.")]
 Same = Annotated[str, option("--same", "ID", "Count it as this lesson.", "lesson")]
 Trigger = Annotated[
@@ -103,14 +110,7 @@ def _discover(
 
 @app.command("learn")
 def _learn(
-    correction: Annotated[
-        str,
-        argument(
-            "[ID]",
-            "A correction's id, c-...; a unique beginning is enough.",
-            output.completing(lambda workspace, _: _unstated(workspace)),
-        ),
-    ] = "",
+    correction: Annotated[str, argument("[ID]", "A correction's id, c-...; a unique beginning is enough.", _IDS)] = "",
     pattern: Pattern = "",
     right: Annotated[str, option("--right", "TEXT", "The correct approach.")] = "",
     trigger: Trigger = "",
@@ -147,16 +147,9 @@ def _learn(
             raise UsageError("name the correction: `fleet learn --waiting` lists those that wait for their lesson")
         if not pattern and not same:
             raise UsageError(_STATE_IT)
-        session = output.chosen.session_named()
-        done = learning.state_lesson(
-            workspace, who, correction, pattern, right, trigger=trigger, same=same, session=session
-        )
+        taught, session = Correction("", right, pattern, trigger=trigger), output.chosen.session_named()
+        done = learning.state_lesson(workspace, who, correction, taught, same=same, session=session)
         _show_logged(workspace, done, {"entry": done.entry}, same, pattern)
-
-
-def _unstated(workspace: Workspace) -> list[output.Offer]:
-    waiting = [each for agent in workspace.agents_here() for each in Corrections(workspace, agent).signals.waiting()]
-    return [(each.id, each.title) for each in waiting]
 
 
 def _show_waiting(waiting: "list[Waiting]", failures: int) -> None:

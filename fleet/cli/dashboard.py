@@ -5,7 +5,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from fleet.app import dashboard, starting
+from fleet.app import dashboard, reflecting, starting
 from fleet.cli import output
 from fleet.cli.output import NoWorkspaceError
 from fleet.text.screening import counted
@@ -104,14 +104,10 @@ def _pending(state: dict[str, Any]) -> list[str]:
     decisions = pending["decisions"]
     if decisions["number"]:
         rows.append(output.pending_decisions(decisions))
-    for key, kind, what, more in (
-        ("contradictions", "contradiction", "pair", "of lessons that contradict each other: fleet review"),
-        ("to_state", "", "correction", "without a lesson: fleet learn --waiting"),
-        ("pairs", "merge", "pair", "of lessons that may be one: fleet review"),
-    ):
-        if (number := pending[key] - decisions["kinds"].get(kind, 0)) > 0:  # the inbox counts the others
-            rows.append(f"{counted(number, what)} {more}")
-    rows += [f"{each}: fleet review" for each in pending["left_out"]]
+    rows += reflecting.to_review(pending["contradictions"], pending["pairs"], decisions["kinds"])
+    if number := pending["to_state"]:
+        rows.append(f"{counted(number, 'correction')} without a lesson: fleet learn --waiting")
+    rows += pending["left_out"]  # each names `fleet review`
     by_hand = "fleet resume" if state["paused"] else "fleet sync" if state["agreed"] else "fleet sync --yes"
     lines = f"{counted(pending['lines'], 'line')} to go out: {_SENDS.get(pending['sent_by'], by_hand)}"
     return [*rows, *([lines] if pending["lines"] else [])]

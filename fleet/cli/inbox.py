@@ -18,7 +18,7 @@ from fleet.app.undoing import Undone
 from fleet.cli import output
 from fleet.cli.output import argument, flag, option
 from fleet.model.errors import DiskError, FleetError, UsageError
-from fleet.reflect.inbox import KINDS, PAIRS, Decision, Entry, Inboxes
+from fleet.reflect.inbox import KINDS, PAIRS, Decision, Entry, Inbox
 from fleet.store.runs import Run
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted, listed, one_line, shortened
@@ -27,6 +27,9 @@ app = output.commands()
 
 _APPROVE, _REJECT = "approve", "reject"
 _DECIDE = {_APPROVE: inbox.approve, _REJECT: inbox.reject}
+_KINDS = ("every", *KINDS)
+_ITEMS = output.completing(lambda on, _: [(each.item.id, each.item.title) for each in Inbox(on).waiting()])
+_RUNS = output.completing(lambda on, _: [(each.id, each.summary) for each, _ in undoing.listed(on)])
 _CAUGHT_UP = "all caught up: nothing waits for a decision"
 _DIFF_LINES = 12
 _EVIDENCE_MAX = 10
@@ -43,26 +46,9 @@ _WHICH = "  1 the first holds   2 the second   b both, each in its own context  
 
 @app.command("inbox")
 def _inbox(
-    action: Annotated[
-        str,
-        argument("[approve|reject]", "Without it: ask about each item that waits.", autocompletion=lambda: [*_DECIDE]),
-    ] = "",
-    ids: Annotated[
-        list[str] | None,
-        argument(
-            "[ID...]",
-            "Ids of items, i-...",
-            autocompletion=output.completing(
-                lambda workspace, _: [(each.item.id, each.item.title) for each in Inboxes(workspace).waiting()]
-            ),
-        ),
-    ] = None,
-    kind: Annotated[
-        str,
-        option(
-            "--all", "KIND", "All items of a kind; 'every': of every kind.", autocompletion=lambda: ["every", *KINDS]
-        ),
-    ] = "",
+    action: Annotated[str, argument("[approve|reject]", "Without it: ask about each item that waits.", _DECIDE)] = "",
+    ids: Annotated[list[str] | None, argument("[ID...]", "Ids of items, i-...", _ITEMS)] = None,
+    kind: Annotated[str, option("--all", "KIND", "All items of a kind; 'every': of every kind.", _KINDS)] = "",
     why: Annotated[str, option("--why", "TEXT", "Why it is rejected; shown to whoever proposes it again.")] = "",
     answer: Annotated[str, option("--answer", "TEXT", "Which lesson of a contradiction holds: first, second.")] = "",
 ) -> None:
@@ -138,7 +124,7 @@ def _note_shown(workspace: Workspace, entry: Entry) -> Entry:
     """Note that a person is shown an item, which a pipe is not: an agent may read it. Return it with its last day."""
     if sys.stdout.isatty() and not workspace.is_read_only:
         with suppress(DiskError):
-            Inboxes(workspace).show([entry])
+            Inbox(workspace).show([entry])
             return entry._replace(shown=entry.shown or workspace.wall())
     return entry
 
@@ -209,7 +195,7 @@ def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None
         else:
             output.echo(f"  {pressed!r} answers nothing here")
     output.echo(f"{counted(len(decisions), 'decision')} made")
-    if not Inboxes(workspace).waiting():
+    if not Inbox(workspace).waiting():
         output.echo(_CAUGHT_UP)
 
 
@@ -288,16 +274,7 @@ def _list(pairs: list[Pair]) -> None:
 
 @app.command("undo")
 def _undo(
-    run: Annotated[
-        str | None,
-        argument(
-            "[RUN]",
-            "A run's id; none: the last command here.",
-            autocompletion=output.completing(
-                lambda workspace, _: [(each.id, each.summary) for each, _ in undoing.listed(workspace)]
-            ),
-        ),
-    ] = None,
+    run: Annotated[str | None, argument("[RUN]", "A run's id; none: the last command here.", _RUNS)] = None,
     is_listing: Annotated[bool, flag("--list", "List the runs that can be taken back.")] = False,
     everything: Annotated[bool, flag("--all", "With --list: all of them.")] = False,
 ) -> None:

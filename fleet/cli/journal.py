@@ -17,6 +17,8 @@ from fleet.text.screening import counted, readable
 
 app = output.commands()
 
+_KINDS = ("pattern", "discovery", "correction", "journal")
+_EVENTS = ("commit", "fix", "reuse", "dead-end", "workaround")
 _CODES = output.completing(lambda on, _: [(each.code, each.name) for each in Journal(on, names.GUEST).strategies()])
 
 
@@ -30,12 +32,7 @@ def _search(
     count: Annotated[int, typer.Option("-n", "--count", min=1, max=10**9, help="The most to show.")] = 20,
     kind: Annotated[
         list[str] | None,
-        option(
-            "--kind",
-            "KIND",
-            "Only pattern, discovery, correction or journal. May be repeated.",
-            ("pattern", "discovery", "correction", "journal"),
-        ),
+        option("--kind", "KIND", "Only pattern, discovery, correction or journal. May be repeated.", _KINDS),
     ] = None,
     by: Annotated[str, option("--agent", "NAME", "Only what this agent wrote.", "agent")] = "",
     since: Annotated[str, option("--since", "DATE", "Only entries of this day or later; 3d: of the last three.")] = "",
@@ -185,12 +182,7 @@ def _failed_row(attempt: dict[str, Any]) -> str:
 
 @app.command("observe")
 def _observe(
-    kind: Annotated[
-        str,
-        argument(
-            "KIND", "commit, fix, reuse, dead-end or workaround.", ("commit", "fix", "reuse", "dead-end", "workaround")
-        ),
-    ],
+    kind: Annotated[str, argument("KIND", "commit, fix, reuse, dead-end or workaround.", _EVENTS)],
     text: Annotated[list[str], argument("TEXT...", "What happened, in one line.")],
 ) -> None:
     """Note an event of this session as a line of .agents.local.md: durable before this returns."""

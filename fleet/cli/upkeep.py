@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fleet.app import doctor, moving, pages
+from fleet.app import doctor, moving, pages, reflecting
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, argument, echo, flag, note, option
 from fleet.learn import importer
@@ -315,13 +315,7 @@ def _decisions(status: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         since = f" since {output.when(block['since'])}" if block["since"] else ""
         yield "blocked", f"{block['name']}{since}: `fleet unblock {block['name']}` undoes it"
     yield "left out", *(f"{each['told']}: fleet review" for each in trust["waiting"])
-    opposed = review["contradictions"] - inbox["kinds"].get("contradiction", 0)  # the inbox counts the others
-    pairs = review["pairs"] - inbox["kinds"].get("merge", 0)
-    yield (
-        "review",
-        f"{counted(opposed, 'pair')} of lessons that contradict each other: fleet review" if opposed > 0 else "",
-        f"{counted(pairs, 'pair')} may be one lesson: fleet review" if pairs > 0 else "",
-    )
+    yield "review", *reflecting.to_review(review["contradictions"], review["pairs"], inbox["kinds"])
     yield "inbox", output.pending_decisions(inbox) if inbox["number"] else ""
     for guard in status["guards"]:
         until = f" until {guard['until']}" if guard["until"] else ""

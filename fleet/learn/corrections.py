@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fleet.learn import corrections_md
-from fleet.learn.corrections_md import RELAPSED, STATED, Bound, Correction, Draft, Record, Statement
+from fleet.learn.corrections_md import RELAPSED, STATED, Correction, Draft, Entry, Record, Statement
 from fleet.learn.counting import WAIT_S, CountedLog, reconcile
 from fleet.learn.inputs import Text, secrets_in
 from fleet.model import limits
@@ -167,38 +167,30 @@ class Corrections:
         return page, entry_id
 
     def state(
-        self,
-        prefix: str,
-        pattern: str,
-        right: str = "",
-        *,
-        trigger: str = "",
-        same: str = "",
-        session: str = "",
-        is_own: bool = False,
+        self, prefix: str, taught: Correction, *, same: str = "", session: str = "", is_own: bool = False
     ) -> LogResult:
         """State what a signal teaches: from then on it counts like any correction.
 
         The entry stays as it was written: its lesson and the record that counts it are appended in one write.
 
         ``prefix``: the entry's id, or the beginning of it, with or without ``c-``.
-        ``pattern``: the lesson, unscreened. "" with ``same``: that pattern's own words.
+        ``taught``: pattern, right way and trigger, unscreened. Without a pattern: that of ``same``.
         ``same``: id of an existing pattern that this is another occurrence of.
         ``session``: the host's session, unless the signal names the one in which it was flagged.
 
         Raises:
             NoError: no entry, or more than one, begins like that; or its lesson is stated already.
         """
-        lesson = Text.lesson(pattern) if pattern or not same else Text("", ())
-        right_way = Text.enter("right", right)
+        lesson = Text.lesson(taught.pattern) if taught.pattern or not same else Text("", ())
+        right_way, trigger = Text.enter("right", taught.right), taught.trigger
         path = CountedLog(self._workspace, self._agent).log_file()
         page_before = self._workspace.files.page(path)
         signal = self._unfilled_entry(prefix, page_before)
         target = self._target(lesson.text, same)
         text = lesson.text or (target.lesson.text if target.lesson else "")
         flagged_in, flagged_ms = self.signals.origin(signal.id)
-        if flagged_ms is not None and signal.entry.trigger:
-            trigger = mentions.trigger(trigger, text, right_way.text, step=signal.entry.trigger)
+        if flagged_ms is not None and signal.trigger:
+            trigger = mentions.trigger(trigger, text, right_way.text, step=signal.trigger)
         step = Text.enter("trigger", trigger)
         # A relapse is one if the lesson had been shown before the mistake, not before it was stated.
         when_ms = flagged_ms if flagged_ms is not None else self._workspace.world.wall_ms()
@@ -207,8 +199,8 @@ class Corrections:
         writer = self._writer()
         optional = (Statement(signal.id, "right", right_way.text), Statement(signal.id, "trigger", step.text))
         statements = [Statement(signal.id, "pattern", text), *(each for each in optional if each.text)]
-        filled = signal.entry._replace(
-            pattern=text, right=right_way.text or signal.entry.right, trigger=step.text or signal.entry.trigger
+        filled = signal._replace(
+            pattern=text, right=right_way.text or signal.right, trigger=step.text or signal.trigger
         )
         marks = (("head", filled.heading_hash), (STATED, filled.stated_hash))
         with self._workspace.log_lock(self._agent):
@@ -338,39 +330,39 @@ class Corrections:
             candidates = patterns.candidates(text) | {each.id: each.text for each in patterns.some(list(meaning))}
         return near(text, [each for each in candidates.items() if each[0] not in ids], NEAR_MAX, meaning, merged)
 
-    def _unfilled_entry(self, prefix: str, page: bytes) -> Bound:
+    def _unfilled_entry(self, prefix: str, page: bytes) -> Entry:
         """Return the entry whose id begins so; raise ``NoError`` for none, several, or one whose lesson is stated."""
         id_prefix = prefix if prefix.startswith("c-") else f"c-{prefix}"
-        bound = corrections_md.Log.parse(page).bound()
+        entries = corrections_md.Log.parse(page).entries
         # An entry that was edited since it was counted is known by its earlier id, too.
-        ids = [(b, (b.id, b.record.id if b.record is not None else b.id)) for b in bound]
-        matches = [b for b, known_ids in ids if any(id_.startswith(id_prefix) for id_ in known_ids)]
+        ids = [(each, (each.id, each.record.id if each.record is not None else each.id)) for each in entries]
+        matches = [each for each, known_ids in ids if any(id_.startswith(id_prefix) for id_ in known_ids)]
         none = (
             f"{self._agent} has no correction whose id begins with {prefix[:40]!r}; nothing was logged. `fleet learn "
             "--waiting` lists those without a lesson"
         )
-        only({b.id: b.entry.title or b.entry.wrong for b in matches}, prefix, none)
+        only({each.id: each.title or each.wrong for each in matches}, prefix, none)
         self._check_unfilled(matches[0])
         return matches[0]
 
-    def _check_unfilled(self, item: Bound) -> None:
-        if item.entry.is_undone:
-            copy = self.signals.copy_of(item.id)
+    def _check_unfilled(self, entry: Entry) -> None:
+        if entry.is_undone:
+            copy = self.signals.copy_of(entry.id)
             since = f", and waits for its lesson as {copy} since" if copy else ""
-            raise NoError(f"{item.id} was taken back{since}. Nothing was logged")
-        text = item.entry.pattern
-        if item.record is not None:
-            pattern = item.record.pattern
+            raise NoError(f"{entry.id} was taken back{since}. Nothing was logged")
+        text = entry.pattern
+        if entry.record is not None:
+            pattern = entry.record.pattern
             stated = self._workspace.patterns.get(pattern)
             words = (stated.text if stated is not None else "") or text
             raise NoError(
-                f"{item.id} is filled already, and counted as {pattern}: {words[:200]}. "
+                f"{entry.id} is filled already, and counted as {pattern}: {words[:200]}. "
                 f"Nothing was logged. To say it better: `fleet edit {pattern} --set text=...`; if it is the same "
                 f"lesson as another: `fleet merge {pattern} OTHER`"
             )
         if text:
             counts = "it counts with the next `fleet correct` or `fleet sync`"
-            raise NoError(f"{item.id} is filled already, by hand: {text[:200]}. Nothing was logged; {counts}")
+            raise NoError(f"{entry.id} is filled already, by hand: {text[:200]}. Nothing was logged; {counts}")
 
     def _count_now(self, session_error: str) -> None:
         """Count what was just logged, unless another process is at work. The correction is durable either way."""

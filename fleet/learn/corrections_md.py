@@ -130,7 +130,7 @@ class Entry(NamedTuple):
         right: the correct approach; in a bare entry, the paragraph under the heading.
         pattern: the generalizable lesson; empty when it is missing or still to be inferred. Where an entry has none,
             this and ``right`` are those stated later, at the end of the page.
-        is_undone: in a ``Bound`` entry, whether its last mark undid it.
+        is_undone: its last mark undid it.
         beside: numbers of the lines below the heading that are no part of the entry: behind the end of a value, or
             before the fields of one that has its right way in a field.
         unread: line and text of each value whose field has another value already.
@@ -138,8 +138,8 @@ class Entry(NamedTuple):
         trigger: the step before which the lesson is shown; may be empty.
         scope: who a lesson is for, where a person named it.
         auto: a hook wrote it (User flagged, Signal, or Source: auto-detected).
-        record: the first record comment between this heading and the next, which may be another entry's. In a ``Bound``
-            entry it is the entry's own.
+        id: the id that its content gives it.
+        record: the record that counts it, if any.
         content: canonical text of when, title, wrong, right, source and pattern in the entry itself, to be hashed: to
             edit category, tags or trigger, or to state its lesson later, makes no other entry of it.
     """
@@ -159,6 +159,7 @@ class Entry(NamedTuple):
     tags: tuple[str, ...] = ()
     trigger: str = ""
     scope: str = ""
+    id: str = ""
     is_undone: bool = False
     beside: tuple[int, ...] = ()
     unread: tuple[tuple[int, str], ...] = ()
@@ -167,6 +168,13 @@ class Entry(NamedTuple):
     def is_bare(self) -> bool:
         """True where it has none of this format's own fields, as a paragraph of any page."""
         return not (self.pattern or self.auto or self.record or self.source)
+
+    @property
+    def is_edited(self) -> bool:
+        """True where the entry, or a statement of it, was edited since it was counted."""
+        if self.record is None:
+            return False
+        return self.record.id != self.id or dict(self.record.extra).get(STATED, self.stated_hash) != self.stated_hash
 
     @property
     def heading_hash(self) -> str:
@@ -296,7 +304,7 @@ class Log(NamedTuple):
         entries = [_entry(block) for block, after in pairs if _is_entry(block, after, is_first=block is blocks[0])]
         if stated:
             entries = _with_statements(entries, _stated(stated, records))
-        return cls(tuple(entries), tuple(records), stated, marks)
+        return cls(tuple(entries), tuple(records), stated, marks)._bound()
 
     @staticmethod
     def format_mark(entry: str, number: int, at: str) -> str:
@@ -307,8 +315,8 @@ class Log(NamedTuple):
         """Return whether an entry, by the id in its record, was undone."""
         return self.marks.get(entry, 0) % 2 == 1
 
-    def bound(self) -> "list[Bound]":
-        """Return each entry with its id and its record.
+    def _bound(self) -> "Log":
+        """Return the log, each entry with its id and its own record in place of the first one behind it.
 
         The record is looked up first by the id that the content gives. Where the text was edited since, it is the one
         right behind the entry; but the record of an entry by hand is at the end of the file, and is found by its hash
@@ -321,30 +329,15 @@ class Log(NamedTuple):
         ids = [copies[index].id if index in copies else next(own_ids) for index in range(len(self.entries))]
         records = [copies.get(index) or by_id.get(entry_id) for index, entry_id in enumerate(ids)]
         if None in records:  # as a rule none is
-            unbound = {record.id: record for record in self.records}
+            unbound = dict(by_id)
             for record in records:
                 unbound.pop(record.id if record is not None else "", None)
             _bind_edited(self.entries, records, unbound)
-        return [
-            Bound(each._replace(record=record, is_undone=record is not None and self.is_undone(record.id)), id_, record)
+        entries = (
+            each._replace(id=id_, record=record, is_undone=record is not None and self.is_undone(record.id))
             for each, id_, record in zip(self.entries, ids, records, strict=True)
-        ]
-
-
-class Bound(NamedTuple):
-    """An entry, the id that its content gives it, and the record that counts it, if any."""
-
-    entry: Entry
-    id: str
-    record: Record | None
-
-    @property
-    def is_edited(self) -> bool:
-        """True where the entry, or a statement of it, was edited since it was counted."""
-        if self.record is None:
-            return False
-        stated = dict(self.record.extra).get(STATED, self.entry.stated_hash)
-        return self.record.id != self.id or stated != self.entry.stated_hash
+        )
+        return self._replace(entries=tuple(entries))
 
 
 _FIELD_BY_LABEL = {
@@ -643,7 +636,7 @@ def blank_entries(data: bytes, *, is_waiting_own: bool = False) -> tuple[list[by
     starts = [row.number for row in markdown.rows(_plain(data)) if _opens_block(row)]
     ends = dict(pairwise([*starts, len(lines) + 1]))
     entries = []
-    for entry in (bound.entry for bound in log.bound()):
+    for entry in log.entries:
         end = ends[entry.line] - 1
         if not entry.is_bare or (is_waiting_own and entry.wrong):
             entries.append((entry, b"".join(lines[entry.line - 1 : end])))

@@ -11,7 +11,7 @@ does not come back by itself.
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ import msgspec
 
 from crdt import clock
 from fleet.learn import corrections_md
-from fleet.learn.corrections_md import BY_HAND, PART, RELAPSED, Bound, Entry, Log, Record
+from fleet.learn.corrections_md import BY_HAND, PART, RELAPSED, Entry, Log, Record
 from fleet.model import edits, limits
 from fleet.model import line as lines
 from fleet.model.errors import BusyError
@@ -63,10 +63,6 @@ class CountedLog:
         """Return an agent's log, parsed; an empty one where there is none."""
         return corrections_md.Log.parse(self._workspace.files.page(self.log_file()))
 
-    def unfilled(self, days: float = 0.0) -> int:
-        """Return how many entries wait for their lesson, as ``to_state``."""
-        return len(self.to_state(days))
-
     def to_state(self, days: float = 0.0) -> list[str]:
         """Return the ids of the entries that wait for their lesson (``Signals.waiting``).
 
@@ -101,8 +97,8 @@ class CountedLog:
 
         Not among them are those whose lesson was edited likewise.
         """
-        bound = (each for each in self.read_log().bound() if each.is_edited and not self._has_followed(each))
-        return [each.record for each in bound if each.record is not None]
+        edited = (each for each in self.read_log().entries if each.is_edited and not self._has_followed(each))
+        return [each.record for each in edited if each.record is not None]
 
     def newly_edited(self) -> int:
         """Return how many entries ``edited`` returns, 0 where the log is the one of the last call."""
@@ -112,9 +108,9 @@ class CountedLog:
         self._workspace.db.note(key, _hash(page))
         return len(self.edited())
 
-    def _has_followed(self, bound: Bound) -> bool:
+    def _has_followed(self, entry: Entry) -> bool:
         """Return whether the lesson of an edited entry has the words that the entry has now."""
-        entry, id_ = bound.entry, bound.record.pattern if bound.record is not None else ""
+        id_ = entry.record.pattern if entry.record is not None else ""
         private = self._workspace.private(self._agent, id_)
         lesson = self._workspace.patterns.lesson(id_) if private is None else fold(private)
         if lesson is None or normalise(_clean(entry.pattern)) != normalise(lesson.text):
@@ -146,15 +142,15 @@ class CountedLog:
     def rights(self) -> dict[str, list[str]]:
         """Return the right ways in the log by pattern, the last one first."""
         rights: dict[str, list[str]] = {}
-        for item in reversed(self.read_log().bound()):
-            if item.record is not None and (right := _clean(item.entry.right)):
-                rights.setdefault(item.record.pattern, []).append(right)
+        for entry in reversed(self.read_log().entries):
+            if entry.record is not None and (right := _clean(entry.right)):
+                rights.setdefault(entry.record.pattern, []).append(right)
         return rights
 
     def occurrences(self) -> Iterator[_Occurrence]:
         """Yield the occurrences in file order, those of deleted entries too, and those of undone entries not."""
         log = self.read_log()
-        headings = {item.record.id: item.entry.when for item in log.bound() if item.record is not None}
+        headings = {each.record.id: each.when for each in log.entries if each.record is not None}
         for record in Record.latest(log.records):
             if log.is_undone(record.id):
                 continue
@@ -164,9 +160,9 @@ class CountedLog:
     def auto_detected(self) -> set[str]:
         """Return the lessons that only detected entries state, and none that was logged."""
         by_kind: dict[bool, set[str]] = {True: set(), False: set()}
-        for item in self.read_log().bound():
-            if item.record is not None:
-                by_kind[item.entry.auto].add(item.record.pattern)
+        for entry in self.read_log().entries:
+            if entry.record is not None:
+                by_kind[entry.auto].add(entry.record.pattern)
         return by_kind[True] - by_kind[False]
 
 
@@ -273,7 +269,6 @@ class _UncountedPart(msgspec.Struct, frozen=True):
 
     counted: bytes
     log: Log
-    bound: list[Bound]
     waiting: int
 
 
@@ -282,8 +277,7 @@ def _read_since(noted: _Checkpoint, page: bytes) -> _UncountedPart:
     if noted.is_prefix_of(page) and (read := _read_rest(noted, page)) is not None:
         return read
     log = corrections_md.Log.parse(page)
-    bound = log.bound()
-    return _UncountedPart(b"", log, bound, _waiting(bound))
+    return _UncountedPart(b"", log, _waiting(log))
 
 
 def _read_rest(noted: _Checkpoint, page: bytes) -> _UncountedPart | None:
@@ -292,16 +286,17 @@ def _read_rest(noted: _Checkpoint, page: bytes) -> _UncountedPart | None:
     if appended.strip() and not (counted.endswith(b"\n") and appended.lstrip().startswith(b"#")):
         return None
     log = corrections_md.Log.parse(appended)
-    bound = log.bound()
-    trailing = {b.record for b in bound if b.record is not None}
+    trailing = {each.record for each in log.entries if each.record is not None}
     # The key of a part depends on those before.
     is_plain = not (log.statements or log.marks or any(record.part for record in log.records))
-    is_counted = trailing.issuperset(log.records) and not any(b.record is None and b.entry.pattern for b in bound)
+    is_counted = trailing.issuperset(log.records) and not any(
+        each.record is None and each.pattern for each in log.entries
+    )
     # A person copied the log, or a part of it, to its end.
     is_repeated = any(f"<!-- fleet {record.id} p-".encode() in counted for record in log.records)
     if not is_plain or not is_counted or is_repeated or _has_marks(counted, log.records):
         return None
-    return _UncountedPart(counted, log, bound, noted.waiting + _waiting(bound))
+    return _UncountedPart(counted, log, noted.waiting + _waiting(log))
 
 
 def _has_marks(page: bytes, records: Sequence[Record]) -> bool:
@@ -312,8 +307,8 @@ def _has_marks(page: bytes, records: Sequence[Record]) -> bool:
     return any(f"<!-- fleet undone {record.id} ".encode() in page for record in earlier)
 
 
-def _waiting(bound: Iterable[Bound]) -> int:
-    return sum(b.record is None and not b.entry.pattern for b in bound)
+def _waiting(log: Log) -> int:
+    return sum(each.record is None and not each.pattern for each in log.entries)
 
 
 class _Backlog:
@@ -331,16 +326,16 @@ class _Backlog:
     def append_records(self, wait_s: float) -> bool:
         """Append a record to the log for each usable entry without one; False where the log changed meanwhile."""
         fresh = [
-            (item, self._counted_under(item.entry, lesson))
-            for item in self._read.bound
-            if item.record is None and (lesson := _lesson_text(item.entry))
+            (entry, self._counted_under(entry, lesson))
+            for entry in self._read.log.entries
+            if entry.record is None and (lesson := _lesson_text(entry))
         ]
         if not fresh:
             return True
         with self._workspace.log_lock(self._writer.agent, wait_s):
             is_same = self._workspace.files.page(self._path) == self._page
             if is_same:
-                records = [self._record(item, pattern) for item, pattern in fresh]
+                records = [self._record(entry, pattern) for entry, pattern in fresh]
                 data = "".join(record.render() + "\n" for record in records)
                 self._workspace.files.append(self._path, data.encode())
             self._page = self._workspace.files.page(self._path)
@@ -361,21 +356,21 @@ class _Backlog:
                 return pattern
         return alike
 
-    def _record(self, item: Bound, pattern: str) -> Record:
-        head = ("head", item.entry.heading_hash)
-        return Record(item.id, pattern, self._writer.name, self._writer.tick(), "", (head, (PART, BY_HAND)))
+    def _record(self, entry: Entry, pattern: str) -> Record:
+        head = ("head", entry.heading_hash)
+        return Record(entry.id, pattern, self._writer.name, self._writer.tick(), "", (head, (PART, BY_HAND)))
 
     def lines(self) -> list[Line]:
         """Return a line for each pattern and replica with newer records, and for each lesson whose text was lost.
 
         ``Writer.write`` puts those of private lessons into the private file.
         """
-        self._entries = {b.record.id: b.entry for b in self._read.bound if b.record is not None}
+        self._entries = {each.record.id: each for each in self._read.log.entries if each.record is not None}
         self._keys = _part_keys(self._writer.agent, self._read.log.records)
         named_private = {
-            b.record.pattern
-            for b in self._read.bound
-            if b.record is not None and b.entry.scope.casefold().startswith(PRIVATE)
+            each.record.pattern
+            for each in self._read.log.entries
+            if each.record is not None and each.scope.casefold().startswith(PRIVATE)
         }
         slots = Record.by_lesson(Record.latest(self._read.log.records))
         counted = Record.by_lesson(Record.search(self._read.counted, {pattern for pattern, _ in slots}))

@@ -197,10 +197,10 @@ class Purge:
         for agent in self._workspace.agents_here():
             path = self._workspace.home(agent) / "corrections.md"
             log = corrections_md.Log.parse(self._workspace.files.page(path))
-            for item in log.bound():
+            for item in log.entries:
                 if item.record is not None and item.record.pattern == pattern:
-                    at = (path.relative_to(self._workspace.root).as_posix(), item.entry.line)
-                    yield at, (item.entry.pattern, item.entry.right)
+                    at = (path.relative_to(self._workspace.root).as_posix(), item.line)
+                    yield at, (item.pattern, item.right)
 
 
 def follow_marks(workspace: Workspace, fetched: Iterable[Line]) -> None:

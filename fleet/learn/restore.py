@@ -321,14 +321,14 @@ def _ids_here(log: bytes, data: bytes) -> dict[str, str]:
     one place and time.
     """
     here, there = _origins(log), _origins(data)
-    taken = {*here, *(item.id for item in Log.parse(log).bound())}
+    taken = {*here, *(each.id for each in Log.parse(log).entries)}
     ids: dict[str, str] = {}
-    for item in Log.parse(data).bound():
+    for item in Log.parse(data).entries:
         entry = item.record.id if item.record is not None else item.id
         made, known = there.get(entry, set()), here.get(entry, set())
         if entry in ids.values() or (made and known and not made & known):
             same = (each for each, origin in here.items() if origin & made)
-            ids[entry] = next(same, "") or item.entry.free_id(taken)
+            ids[entry] = next(same, "") or item.free_id(taken)
         else:
             ids[entry] = entry
         taken.add(ids[entry])
@@ -356,10 +356,10 @@ def _marks(data: bytes) -> list[str]:
 
 def _missing_entries(mine: Log, theirs: Log, data: bytes) -> Iterator[str]:
     """Yield the text of each entry that is not here, by its record's id or else its own."""
-    ids = {item.id for item in mine.bound()} | {record.id for record in mine.records}
+    ids = {each.id for each in mine.entries} | {record.id for record in mine.records}
     rows = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     starts = [entry.line for entry in theirs.entries] + [len(rows) + 1]
-    for number, item in enumerate(theirs.bound()):
+    for number, item in enumerate(theirs.entries):
         if (item.record.id if item.record is not None else item.id) not in ids:
             yield "\n".join(rows[starts[number] - 1 : starts[number + 1] - 1])
 

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 from crdt import clock
 from fleet.learn import corrections_md
-from fleet.learn.corrections_md import Bound, Correction, Draft, Entry, Log
+from fleet.learn.corrections_md import Correction, Draft, Entry, Log
 from fleet.model import limits, names
 from fleet.model.errors import UsageError
 from fleet.store import homes
@@ -203,10 +203,10 @@ class Signals:
         """Return the id of a counted entry's copy that waits for a lesson (``ask_again``); "" for none."""
         page = self._read()
         original = _counted_as(entry, log := Log.parse(page))
-        for copy, id_, record in log.bound() if original is not None else ():
-            is_open = record is None and not copy.pattern and not _is_settled(page, id_)
+        for copy in log.entries if original is not None else ():
+            is_open = copy.record is None and not copy.pattern and not _is_settled(page, copy.id)
             if is_open and original is not None and (copy.title, copy.wrong) == (original.title, original.wrong):
-                return id_
+                return copy.id
         return ""
 
     def _log(self, page: bytes, draft: Draft, mark: _Mark | None) -> str:
@@ -237,34 +237,34 @@ class Signals:
                 return []
         dismissed = {match[1].decode() for match in re.finditer(_DISMISSED, page)}
         oldest_ms = clock.unpack(self._wall())[0] - days * 86_400_000 if days else 0
-        log, waiting = Log.parse(page).bound(), []
+        log, waiting = Log.parse(page).entries, []
         counted_in = _by_session(log)
-        for item in log:
-            entry, mark = item.entry, marks.get(item.id)
-            if item.record is not None or entry.pattern or (session and mark is None):
+        for entry in log:
+            mark = marks.get(entry.id)
+            if entry.record is not None or entry.pattern or (session and mark is None):
                 continue
             kind, when = (mark.kind, mark.at) if mark is not None else ("", entry.when)
             flagged_ms = dates.to_ms(when) if when else None
             is_over = (
                 kind == "failure"
-                or item.id in dismissed
+                or entry.id in dismissed
                 or (mark is not None and any(_is_restated(entry, each) for each in counted_in[mark.session]))
                 or (entry.is_bare and not entry.wrong)
                 or (flagged_ms is not None and flagged_ms < oldest_ms)
             )
             if everything or not is_over:
                 title = entry.title or _first_line(entry.wrong or entry.right)
-                is_dismissed = item.id in dismissed
+                is_dismissed = entry.id in dismissed
                 is_failure = kind == "failure" and not is_dismissed
-                waiting.append(Waiting(item.id, title, entry.when, entry.wrong, is_failure, is_dismissed))
+                waiting.append(Waiting(entry.id, title, entry.when, entry.wrong, is_failure, is_dismissed))
         return waiting
 
     def heard(self) -> dict[str, set[str]]:
         """Return the normalised words of all entries by session: of those that wait, were stated or were dismissed."""
         page, heard = self._read(), defaultdict[str, set[str]](set)
         marks = {mark.id: mark.session for mark in _marks(page)}
-        for entry, id_, record in Log.parse(page).bound():
-            session = marks.get(id_) or (record.session if record is not None else "")
+        for entry in Log.parse(page).entries:
+            session = marks.get(entry.id) or (entry.record.session if entry.record is not None else "")
             heard[session] |= {*_wordings(entry), names.normalise(entry.pattern)} if session else set()
         return heard
 
@@ -324,19 +324,19 @@ def _label(kind: str) -> str:
 
 
 def _counted_as(entry: str, log: Log) -> Entry | None:
-    return next((counted for counted, _, record in log.bound() if record is not None and record.id == entry), None)
+    return next((each for each in log.entries if each.record is not None and each.record.id == entry), None)
 
 
 def _is_settled(page: bytes, entry: str) -> bool:
     return f"<!-- fleet {entry} p-".encode() in page or f"<!-- fleet dismissed {entry} ".encode() in page
 
 
-def _by_session(log: Iterable[Bound]) -> dict[str, list[Entry]]:
+def _by_session(log: Iterable[Entry]) -> dict[str, list[Entry]]:
     """Return the counted entries by the session of the mistake, without those that have none."""
     by_session: dict[str, list[Entry]] = defaultdict(list)
-    for entry, _, record in log:
-        if record is not None and record.session:
-            by_session[record.session].append(entry)
+    for entry in log:
+        if entry.record is not None and entry.record.session:
+            by_session[entry.record.session].append(entry)
     return by_session
 
 

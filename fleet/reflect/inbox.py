@@ -5,8 +5,8 @@ as it was nor in other words. An item that was never shown never expires. A deci
 review`` answered, a lesson that was promoted by hand) is one here.
 """
 
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, timedelta
 from hashlib import blake2b
 from statistics import median
@@ -149,22 +149,23 @@ class _Waiting(NamedTuple):
 
 
 class Inbox:
-    """One agent's inbox."""
+    """Inbox of an agent, or of all agents here where none is named; what is put in or decided is of one."""
 
-    def __init__(self, workspace: Workspace, agent: str) -> None:
+    def __init__(self, workspace: Workspace, agent: str = "") -> None:
         self._workspace = workspace
-        self._agent = agent
-        self._lines = JsonLines(workspace.files, workspace.home(agent) / FILE_NAME)
+        here = () if agent else workspace.homes()
+        self._agents = [agent] if agent else [name for name in here if (workspace.home(name) / FILE_NAME).is_file()]
 
     def put(self, items: Sequence[Item], *, dry_run: bool = False) -> list[_Put]:
         """Put in those that neither wait nor were approved or rejected, in whatever words; return each's outcome."""
-        with self._locked():
+        (agent,) = self._agents
+        with self._locked(agent) as lines:
             known = {each.item.id: each for each in self.entries()}
             outcomes, new, met = list[_Put](), list[Item](), set[str]()
             for item in items:
                 clean = msgspec.convert(screened(msgspec.to_builtins(item)), Item)
                 about = " ".join(filter(None, [str(item.body.get("what", "")), normalise(item.title)]))
-                id_ = Item.id_of(self._agent, item.kind, item.key or about)
+                id_ = Item.id_of(agent, item.kind, item.key or about)
                 named = msgspec.structs.replace(clean, id=id_, at=self._workspace.wall())
                 like = known.get(named.id) or _alike(named, known.values())
                 if (why := _why_known(like)) and like is not None:
@@ -172,19 +173,22 @@ class Inbox:
                     is_again = like.is_pending and like.item.run == item.run != "" and like.item.id not in met
                     outcomes.append(_Put(like.item.id, is_new=is_again, why="" if is_again else why))
                 else:
-                    known[named.id] = Entry(self._agent, named)
+                    known[named.id] = Entry(agent, named)
                     new.append(named)
                     outcomes.append(_Put(named.id, is_new=True))
                 met.add(outcomes[-1].id)
-            self._lines.add([] if dry_run else new)
+            lines.add([] if dry_run else new)
         return outcomes
 
     def entries(self) -> list[Entry]:
-        """Return all entries there ever were, as they are now, oldest first."""
-        by_id: dict[str, Entry] = {}
-        for line in self._lines.read(Item | Decision | _Shown):  # type: ignore[arg-type]
-            _take_line(by_id, self._agent, line)
-        return list(by_id.values())
+        """Return all entries there ever were, as they are now, of each agent the oldest first."""
+        entries = list[Entry]()
+        for agent in self._agents:
+            by_id: dict[str, Entry] = {}
+            for line in self._lines(agent).read(Item | Decision | _Shown):  # type: ignore[arg-type]
+                _take_line(by_id, agent, line)
+            entries += by_id.values()
+        return entries
 
     def decide(self, decisions: Sequence[Decision]) -> None:
         """Append decisions, in one write that is durable when this returns.
@@ -192,33 +196,19 @@ class Inbox:
         One that nobody gave and that did nothing (elsewhere, expired) is left out where the item was decided since it
         was read: an answer keeps its reason and its run.
         """
-        at = self._workspace.wall()
-        with self._locked():
+        (agent,), at = self._agents, self._workspace.wall()
+        with self._locked(agent) as lines:
             known = {each.item.id for each in self.entries() if not each.is_pending}
             made = [each for each in decisions if each.run or each.outcome not in _UNANSWERED or each.id not in known]
-            self._lines.add([msgspec.structs.replace(each, at=at) for each in made])
+            lines.add([msgspec.structs.replace(each, at=at) for each in made])
 
-    def show(self, ids: Iterable[str]) -> None:
-        """Note that a person was shown these items, with evidence and diff."""
-        at = self._workspace.wall()
-        with self._locked():
-            self._lines.add([_Shown(id=each, at=at) for each in ids])
+    def _lines(self, agent: str) -> JsonLines:
+        return JsonLines(self._workspace.files, self._workspace.home(agent) / FILE_NAME)
 
-    def _locked(self) -> AbstractContextManager[None]:
-        return self._workspace.lock(f"inbox-{self._agent}")
-
-
-class Inboxes:
-    """Inboxes of some agents, by default of all agents here."""
-
-    def __init__(self, workspace: Workspace, agents: Sequence[str] | None = None) -> None:
-        self._workspace = workspace
-        here = workspace.homes() if agents is None else ()
-        self.agents = agents or [name for name in here if (workspace.home(name) / FILE_NAME).is_file()]
-
-    def entries(self) -> list[Entry]:
-        """Return all entries there ever were, as they are now."""
-        return [each for agent in self.agents for each in Inbox(self._workspace, agent).entries()]
+    @contextmanager
+    def _locked(self, agent: str) -> Iterator[JsonLines]:
+        with self._workspace.lock(f"inbox-{agent}"):
+            yield self._lines(agent)
 
     def waiting(self, kind: str = "") -> list[Entry]:
         """Return the entries that wait, of a kind if it is named, the best-evidenced first; of equals the oldest."""
@@ -251,9 +241,10 @@ class Inboxes:
         return _Waiting(len(waiting), since, {kind: number for kind, number in kinds.items() if number})
 
     def show(self, shown: Iterable[Entry]) -> None:
-        """Note that a person was shown these items; only the first time is written."""
+        """Note that a person was shown these items, with evidence and diff; only the first time is written."""
         for entry in (each for each in shown if not each.shown):
-            Inbox(self._workspace, entry.agent).show([entry.item.id])
+            with self._locked(entry.agent) as lines:
+                lines.add([_Shown(id=entry.item.id, at=self._workspace.wall())])
 
     def settle(self, kind: str, key: str, did: str, run: str = "") -> None:
         """Close the items of a key, since their subject was decided elsewhere, by a run if one is named."""
@@ -267,8 +258,7 @@ class Inboxes:
         With ``again`` the run stands once more, and all that is reverted. Return the changed entries as they were.
         """
         changed = []
-        for agent in self.agents:
-            box = Inbox(self._workspace, agent)
+        for box in (Inbox(self._workspace, agent) for agent in self._agents):
             decided = [(each, by) for each in box.entries() if (by := _decision_after(each, run, again=again))]
             if decided:  # in one write: a crash leaves all of them or none
                 box.decide([msgspec.structs.replace(by, why=why) for _, by in decided])

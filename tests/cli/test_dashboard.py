@@ -337,6 +337,17 @@ def test_a_yes_to_another_remote_is_none_to_the_one_that_the_file_names_by_now(s
     assert not look(stage)["agreed"]
 
 
+def test_a_yes_to_one_branch_is_none_to_another(stage):
+    stage.join("velma", "w")
+    stage.correct("w", LESSON)
+    stage.run("w", "config", "set", "share.branch", "other")
+    assert not look(stage)["agreed"]
+    assert "1 line to go out: fleet sync --yes" in stage.run("w").stdout
+    stage.run("w", "sync", expect=2)
+    stage.run("w", "sync", "--yes")
+    assert look(stage)["agreed"]
+
+
 def test_a_week_of_the_statistics_is_one_row_of_the_terminal(w):
     entry = "\n## 2026-11-{0:02} 14:30 — t\n**What I got wrong:** w\n**Correct approach:** r\n**Pattern:** Use {0}\n"
     log = w.folder / "w/agents/velma/corrections.md"

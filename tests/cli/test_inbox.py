@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fleet.app import inbox
-from fleet.reflect.inbox import Inbox, Inboxes, Item
+from fleet.reflect.inbox import Inbox, Item
 from fleet.store.workspace import Workspace
 from tests.reflect.talks import Talk
 
@@ -451,7 +451,7 @@ def test_the_last_day_is_shown_at_the_first_look_and_a_drop_until_somebody_has_s
         assert f"dropped, since nobody decided it in time: {id_}" in w.run("w", "inbox").stdout
     assert "1 draft dropped, since nobody decided in time" in w.run("w", "start").stdout
     with closing(Workspace(w.folder / "w")) as workspace:
-        Inboxes(workspace).show(Inboxes(workspace).dropped())
+        Inbox(workspace).show(Inbox(workspace).dropped())
     assert id_ not in w.run("w", "inbox").stdout
 
 

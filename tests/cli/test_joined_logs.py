@@ -90,7 +90,7 @@ def test_a_guests_correction_is_taken_back_after_it_was_taken_over_and_no_other(
     assert "counts as it did" not in minute.run("w", "undo", run["id"]).stdout
     assert counted(minute) == has_own
     log = Log.parse((minute.folder / "w/agents/velma/corrections.md").read_bytes())
-    undone = [entry.is_undone for entry, _, _ in log.bound() if entry.pattern == LESSON]
+    undone = [entry.is_undone for entry in log.entries if entry.pattern == LESSON]
     assert undone == [False, True][not has_own :]
     assert "guest" not in (minute.folder / "w/.fleet/replica.toml").read_text()
 

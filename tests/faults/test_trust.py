@@ -541,6 +541,7 @@ def test_many_removes_at_once_are_left_out_and_asked_about(bench):
     [asked] = waiting(bench)
     assert (asked["kind"], asked["retires"], asked["edits"]) == ("bulk", 32, 0)
     assert "would retire" in start(bench)
+    assert "until you decide. `fleet review` asks\n" in bench.run("velma").stdout, "the command is named once"
     assert "would retire 32" in bench.run("velma", "review").stdout
     bench.run("velma", "review", "--answer", f"{asked['pair']}=leave")
     bench.sync("velma")

@@ -68,7 +68,7 @@ def forget_counts(workspace):
 
 
 def bound_of(workspace):
-    return Log.parse(log_of(workspace).read_bytes()).bound()
+    return Log.parse(log_of(workspace).read_bytes()).entries
 
 
 # Counting
@@ -77,12 +77,12 @@ def bound_of(workspace):
 def test_a_filled_entry_counts_like_any_correction(workspace):
     entry = flagged(workspace)
     assert seen(workspace) == {}
-    done = state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
+    done = state_lesson(workspace, "velma", entry, Correction("", "pnpm install", LESSON))
     assert (done.entry, done.text, done.seen) == (entry, LESSON, 1)
     assert seen(workspace) == {LESSON: 1}
     (line,) = workspace.patterns.lessons()
     assert (line.id, line.correct, line.count("sessions")) == (done.id, "pnpm install", 1)
-    assert CountedLog(workspace, "velma").unfilled() == 0
+    assert len(CountedLog(workspace, "velma").to_state()) == 0
     assert signals.Signals(workspace.files, "velma", workspace.wall).waiting() == []
     counting.reconcile_all(workspace)
     assert seen(workspace) == {LESSON: 1}
@@ -91,7 +91,7 @@ def test_a_filled_entry_counts_like_any_correction(workspace):
 def test_what_stood_in_the_file_stays_byte_for_byte(workspace):
     entry = flagged(workspace)
     before = log_of(workspace).read_bytes()
-    state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
+    state_lesson(workspace, "velma", entry, Correction("", "pnpm install", LESSON))
     after = log_of(workspace).read_bytes()
     assert after.startswith(before)
     added = after[len(before) :].decode()
@@ -109,7 +109,7 @@ def test_all_triggers_count_alike(workspace, wall):
     )
     for number, signal in enumerate(told, 1):
         done = Signals(workspace.files, "velma", workspace.wall).flag(signal, session=f"s-{number}")
-        assert state_lesson(workspace, "velma", done.id, LESSON).seen == number
+        assert state_lesson(workspace, "velma", done.id, Correction("", "", LESSON)).seen == number
     correct(workspace, "velma", Correction("ran npm", "run pnpm", LESSON, source="self"), session="s-4")
     (line,) = workspace.patterns.lessons()
     assert (line.count("seen"), line.count("sessions")) == (4, 4)
@@ -118,24 +118,28 @@ def test_all_triggers_count_alike(workspace, wall):
 
 def test_the_same_lesson_of_another_entry_is_the_same_pattern(workspace):
     correct(workspace, "velma", Correction("w", "r", LESSON))
-    done = state_lesson(workspace, "velma", flagged(workspace), f"**{LESSON}**.")
+    done = state_lesson(workspace, "velma", flagged(workspace), Correction("", "", f"**{LESSON}**."))
     assert done.seen == 2
 
 
 def test_same_counts_it_as_an_existing_pattern_with_or_without_words(workspace):
     known = correct(workspace, "velma", Correction("w", "r", LESSON)).id
-    done = state_lesson(workspace, "velma", flagged(workspace), "pnpm is what we use", same=known)
+    done = state_lesson(workspace, "velma", flagged(workspace), Correction("", "", "pnpm is what we use"), same=known)
     assert (done.id, done.seen, done.text) == (known, 2, LESSON)
-    state_lesson(workspace, "velma", flagged(workspace, "again", "s-2"), "", same=known)
+    state_lesson(workspace, "velma", flagged(workspace, "again", "s-2"), Correction("", "", ""), same=known)
     assert seen(workspace) == {LESSON: 3}
-    assert [bound.entry.pattern for bound in bound_of(workspace)] == [LESSON, "pnpm is what we use", LESSON]
+    assert [bound.pattern for bound in bound_of(workspace)] == [LESSON, "pnpm is what we use", LESSON]
     with pytest.raises(NoError, match="no lesson has an id that begins with"):
-        state_lesson(workspace, "velma", flagged(workspace, "x", "s-3"), "y", same="p-0000000000000000")
+        state_lesson(
+            workspace, "velma", flagged(workspace, "x", "s-3"), Correction("", "", "y"), same="p-0000000000000000"
+        )
 
 
 def test_the_session_is_the_one_in_which_it_was_flagged(workspace):
-    state_lesson(workspace, "velma", flagged(workspace, session="then"), LESSON, session="now")
-    state_lesson(workspace, "velma", flagged(workspace, "b", session=""), "Another lesson", session="now")
+    state_lesson(workspace, "velma", flagged(workspace, session="then"), Correction("", "", LESSON), session="now")
+    state_lesson(
+        workspace, "velma", flagged(workspace, "b", session=""), Correction("", "", "Another lesson"), session="now"
+    )
     assert [bound.record.session for bound in bound_of(workspace)] == ["then", "now"]
 
 
@@ -148,7 +152,7 @@ def test_whether_it_is_a_relapse_is_a_matter_of_when_it_was_flagged(workspace, w
     wall.ms += 1_000
     late = flagged(workspace, "late", "s-2")
     for entry in (early, late):
-        state_lesson(workspace, "velma", entry, LESSON)
+        state_lesson(workspace, "velma", entry, Correction("", "", LESSON))
     said = {bound.id: dict(bound.record.extra).get("relapsed") for bound in bound_of(workspace)}
     assert (said[early], said[late]) == (None, "1")
 
@@ -177,11 +181,11 @@ def test_a_relapse_raises_seen_and_relapsed_at_once_and_neither_twice(workspace,
 
 def test_what_is_filled_is_not_filled_again(workspace):
     entry = flagged(workspace)
-    pattern = state_lesson(workspace, "velma", entry, LESSON).id
+    pattern = state_lesson(workspace, "velma", entry, Correction("", "", LESSON)).id
     before = log_of(workspace).read_bytes()
     for words, same in ((LESSON, ""), ("Something else", ""), ("", pattern)):
         with pytest.raises(NoError, match=f"is filled already, and counted as {pattern}: {LESSON}.*fleet merge"):
-            state_lesson(workspace, "velma", entry, words, same=same)
+            state_lesson(workspace, "velma", entry, Correction("", "", words), same=same)
     assert log_of(workspace).read_bytes() == before
 
 
@@ -192,13 +196,13 @@ def test_what_a_person_filled_in_by_hand_keeps_working(workspace):
     (bound,) = bound_of(workspace)
     assert bound.id != entry
     with pytest.raises(NoError, match="filled already, by hand"):
-        state_lesson(workspace, "velma", bound.id, LESSON)
+        state_lesson(workspace, "velma", bound.id, Correction("", "", LESSON))
     counting.reconcile_all(workspace)
     assert seen(workspace) == {"Use pnpm by hand": 1}
 
 
 def test_a_pattern_that_a_person_writes_into_a_filled_entry_counts_no_second_time(workspace):
-    state_lesson(workspace, "velma", flagged(workspace), LESSON)
+    state_lesson(workspace, "velma", flagged(workspace), Correction("", "", LESSON))
     path = log_of(workspace)
     path.write_text(path.read_text().replace(corrections_md.TO_BE_INFERRED, "Use pnpm by hand"))
     counting.reconcile_all(workspace)
@@ -209,24 +213,26 @@ def test_an_unknown_or_ambiguous_beginning_is_told(workspace):
     ids = [flagged(workspace, f"no {number}", f"s-{number}") for number in range(20)]
     start = next(a for a, b in itertools.combinations(sorted(each[:3] for each in ids), 2) if a == b)
     with pytest.raises(NoError, match="not enough of an id"):
-        state_lesson(workspace, "velma", start, LESSON)
+        state_lesson(workspace, "velma", start, Correction("", "", LESSON))
     with pytest.raises(NoError, match="begins with 'c-zzzz'"):
-        state_lesson(workspace, "velma", "c-zzzz", LESSON)
+        state_lesson(workspace, "velma", "c-zzzz", Correction("", "", LESSON))
     with pytest.raises(NoError, match="splinter has no correction"):
-        state_lesson(workspace, "splinter", ids[0], LESSON)
+        state_lesson(workspace, "splinter", ids[0], Correction("", "", LESSON))
     with pytest.raises(NoError, match="'' is not enough of an id"):
-        state_lesson(workspace, "velma", "", LESSON)
-    assert state_lesson(workspace, "velma", ids[0].removeprefix("c-")[:8], LESSON).entry == ids[0]
+        state_lesson(workspace, "velma", "", Correction("", "", LESSON))
+    assert state_lesson(workspace, "velma", ids[0].removeprefix("c-")[:8], Correction("", "", LESSON)).entry == ids[0]
 
 
 def test_words_are_screened_and_limited(workspace):
     entry = flagged(workspace)
     token = "ghp_" + "a1B2" * 9
     with pytest.raises(RefusedError):
-        state_lesson(workspace, "velma", entry, "x " * 9_000)
+        state_lesson(workspace, "velma", entry, Correction("", "", "x " * 9_000))
     with pytest.raises(UsageError):
-        state_lesson(workspace, "velma", entry, "...")
-    done = state_lesson(workspace, "velma", entry, f"Never print\n{token}\x1b[2J 中文", f"hide {token} <!-- -->")
+        state_lesson(workspace, "velma", entry, Correction("", "", "..."))
+    done = state_lesson(
+        workspace, "velma", entry, Correction("", f"hide {token} <!-- -->", f"Never print\n{token}\x1b[2J 中文")
+    )
     assert "github-classic" in done.secrets
     assert "a1B2" not in log_of(workspace).read_text()
     assert done.text == "Never print [REDACTED:github-classic] 中文"
@@ -271,7 +277,7 @@ def test_a_reader_that_knows_no_lessons_sees_the_entries_as_they_are(workspace, 
     ids = [flagged(workspace), flagged(workspace, "b", "s-2")]
     before = Log.parse(log_of(workspace).read_bytes())
     for entry in ids:
-        state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
+        state_lesson(workspace, "velma", entry, Correction("", "pnpm install", LESSON))
     path = log_of(workspace)
     path.write_text(path.read_text() + "\n## 2026-11-22 12:00Z — by hand\n**Pattern:** By hand\n")
     monkeypatch.setattr(corrections_md, "_read_statement", lambda heading: None)
@@ -284,24 +290,24 @@ def test_a_reader_that_knows_no_lessons_sees_the_entries_as_they_are(workspace, 
 def test_wherever_the_write_was_torn_off_nothing_false_is_learned(workspace):
     entry = flagged(workspace)
     before = log_of(workspace).read_bytes()
-    state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
+    state_lesson(workspace, "velma", entry, Correction("", "pnpm install", LESSON))
     whole = log_of(workspace).read_bytes()
     for cut in range(len(before), len(whole)):
-        (bound,) = Log.parse(whole[:cut]).bound()
+        (bound,) = Log.parse(whole[:cut]).entries
         assert bound.id == entry
-        assert (bound.record, bound.entry.pattern) == (None, "") or cut == len(whole) - 1, cut
+        assert (bound.record, bound.pattern) == (None, "") or cut == len(whole) - 1, cut
 
 
 @pytest.mark.parametrize("cut", [3, 30, 60, 100, 150, 250])
 def test_after_a_torn_write_it_is_said_again_and_counts_once(workspace, cut):
     entry = flagged(workspace)
     before = log_of(workspace).read_bytes()
-    state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
+    state_lesson(workspace, "velma", entry, Correction("", "pnpm install", LESSON))
     whole = log_of(workspace).read_bytes()
     forget_counts(workspace)
     log_of(workspace).write_bytes(whole[: len(before) + cut])
-    assert CountedLog(workspace, "velma").unfilled() == 1
-    done = state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
+    assert len(CountedLog(workspace, "velma").to_state()) == 1
+    done = state_lesson(workspace, "velma", entry, Correction("", "pnpm install", LESSON))
     assert (done.seen, done.text) == (1, LESSON)
     (line,) = workspace.patterns.lessons()
     assert line.correct == "pnpm install"
@@ -312,12 +318,12 @@ def test_whatever_order_a_merge_leaves_the_lines_in_each_lesson_finds_its_entry(
     ids = [flagged(workspace, f"no {number}", f"s-{number}") for number in range(4)]
     cut = len(log_of(workspace).read_text())
     for number, entry in enumerate(ids):
-        state_lesson(workspace, "velma", entry, f"Lesson number {number}", f"Way {number}")
+        state_lesson(workspace, "velma", entry, Correction("", f"Way {number}", f"Lesson number {number}"))
     whole = log_of(workspace).read_text()
     rows = whole[cut:].splitlines(keepends=True)
     random.Random(seed).shuffle(rows)
     log = Log.parse(whole[:cut] + "".join(rows))
-    found = {bound.id: (bound.entry.pattern, bound.entry.right, bound.record.id) for bound in log.bound()}
+    found = {bound.id: (bound.pattern, bound.right, bound.record.id) for bound in log.entries}
     assert found == {entry: (f"Lesson number {n}", f"Way {n}", entry) for n, entry in enumerate(ids)}
 
 
@@ -327,7 +333,7 @@ def test_two_branches_that_filled_different_entries_are_united_by_git(workspace,
     sides = []
     for number, entry in enumerate(ids):
         log_of(workspace).write_bytes(base)
-        state_lesson(workspace, "velma", entry, f"Lesson number {number}")
+        state_lesson(workspace, "velma", entry, Correction("", "", f"Lesson number {number}"))
         sides.append(tmp_path / f"side-{number}")
         sides[-1].write_bytes(log_of(workspace).read_bytes())
     (tmp_path / "base").write_bytes(base)
@@ -336,8 +342,8 @@ def test_two_branches_that_filled_different_entries_are_united_by_git(workspace,
         capture_output=True,
         check=True,
     ).stdout
-    found = Log.parse(merged).bound()
-    assert {bound.id: bound.entry.pattern for bound in found} == dict(
+    found = Log.parse(merged).entries
+    assert {bound.id: bound.pattern for bound in found} == dict(
         zip(ids, ["Lesson number 0", "Lesson number 1"], strict=True)
     )
     assert all(bound.record is not None for bound in found)
@@ -349,15 +355,15 @@ def test_one_entry_filled_twice_in_two_branches_is_what_its_newest_record_says(w
     added = []
     for words in ("One lesson", "Zebra lesson", "Another lesson"):
         log_of(workspace).write_bytes(base)
-        state_lesson(workspace, "velma", entry, words)
+        state_lesson(workspace, "velma", entry, Correction("", "", words))
         added.append(log_of(workspace).read_bytes()[len(base) :])
     for order in itertools.permutations(added):
-        (bound,) = Log.parse(base + b"".join(order)).bound()
-        assert bound.entry.pattern == "Another lesson"
+        (bound,) = Log.parse(base + b"".join(order)).entries
+        assert bound.pattern == "Another lesson"
 
 
 def test_what_somebody_writes_below_a_lesson_is_not_lost(workspace):
-    state_lesson(workspace, "velma", flagged(workspace), LESSON)
+    state_lesson(workspace, "velma", flagged(workspace), Correction("", "", LESSON))
     path = log_of(workspace)
     path.write_text(path.read_text() + "**What I got wrong:** x\n**Pattern:** A lesson without a heading\n")
     counting.reconcile_all(workspace)
@@ -368,7 +374,7 @@ def test_a_bare_entry_before_a_lesson_is_an_entry_still(workspace):
     entry = flagged(workspace)
     path = log_of(workspace)
     path.write_text(path.read_text() + "\n# Never bulk-commit\n\nSplit.\n")
-    state_lesson(workspace, "velma", entry, LESSON)
+    state_lesson(workspace, "velma", entry, Correction("", "", LESSON))
     assert [
         each.title for each in signals.Signals(workspace.files, "velma", workspace.wall).waiting(everything=True)
     ] == ["Never bulk-commit"]
@@ -380,20 +386,20 @@ def test_the_pattern_that_stands_in_an_entry_is_the_one_that_counts(workspace):
     path = log_of(workspace)
     path.write_text(path.read_text() + Statement(bound.id, "pattern", "Something else").render())
     (again,) = bound_of(workspace)
-    assert (again.entry.pattern, again.id) == (LESSON, bound.id)
+    assert (again.pattern, again.id) == (LESSON, bound.id)
 
 
 def test_a_backup_brings_a_lesson_back(workspace):
     entry = flagged(workspace)
     before = log_of(workspace).read_bytes()
-    state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
+    state_lesson(workspace, "velma", entry, Correction("", "pnpm install", LESSON))
     moving.backup(workspace, workspace.root.parent / f"{workspace.root.name}.tar.gz")
     log_of(workspace).write_bytes(before)
     forget_counts(workspace)
     for _ in range(2):
         moving.restore_backup(workspace, workspace.root.parent / f"{workspace.root.name}.tar.gz")
     (bound,) = bound_of(workspace)
-    assert (bound.entry.pattern, bound.entry.right) == (LESSON, "pnpm install")
+    assert (bound.pattern, bound.right) == (LESSON, "pnpm install")
     assert log_of(workspace).read_text().count("## Learned from") == 1
     counting.reconcile_all(workspace)
     assert seen(workspace) == {LESSON: 1}
@@ -402,10 +408,10 @@ def test_a_backup_brings_a_lesson_back(workspace):
 def test_the_content_stays_the_one_that_was_hashed(workspace):
     entry = flagged(workspace)
     (before,) = bound_of(workspace)
-    state_lesson(workspace, "velma", entry, LESSON, "pnpm install")
+    state_lesson(workspace, "velma", entry, Correction("", "pnpm install", LESSON))
     (after,) = bound_of(workspace)
-    assert (before.entry.content, before.id) == (after.entry.content, after.id)
-    assert json.loads(after.entry.content)[5] == ""
+    assert (before.content, before.id) == (after.content, after.id)
+    assert json.loads(after.content)[5] == ""
 
 
 @pytest.mark.parametrize(
@@ -413,7 +419,7 @@ def test_the_content_stays_the_one_that_was_hashed(workspace):
 )
 def test_an_edited_lesson_of_a_signal_is_noticed_and_counts_as_it_did(workspace, old, new):
     entry = flagged(workspace)
-    state_lesson(workspace, "velma", entry, LESSON, "run pnpm `<!-- x -->`", trigger="Bash:npm*")
+    state_lesson(workspace, "velma", entry, Correction("", "run pnpm `<!-- x -->`", LESSON, trigger="Bash:npm*"))
     log = CountedLog(workspace, "velma")
     assert log.edited() == []
     log_of(workspace).write_text(log_of(workspace).read_text().replace(old, new))
@@ -423,6 +429,6 @@ def test_an_edited_lesson_of_a_signal_is_noticed_and_counts_as_it_did(workspace,
 
 
 def test_a_lesson_stated_before_records_remembered_it_is_not_called_edited(workspace):
-    state_lesson(workspace, "velma", flagged(workspace), LESSON)
+    state_lesson(workspace, "velma", flagged(workspace), Correction("", "", LESSON))
     log_of(workspace).write_text(re.sub(r" stated=\w+", "", log_of(workspace).read_text()))
     assert CountedLog(workspace, "velma").edited() == []

@@ -94,7 +94,7 @@ def test_equal_words_in_one_minute_are_as_many_entries(workspace):
     log = CountedLog(workspace, "velma").read_log()
     ids = [record.id for record in log.records]
     assert len(set(ids)) == 4
-    assert [bound.record.id for bound in log.bound()] == ids
+    assert [bound.record.id for bound in log.entries] == ids
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True], ids=["rows stay", "rows go, too"])
@@ -123,27 +123,27 @@ def test_an_entry_mended_by_hand_is_no_other_occurrence(tmp_path):
 
 
 def test_that_nothing_waits_is_known_for_as_long_as_nobody_touches_the_log(workspace, pages):
-    assert CountedLog(workspace, "velma").unfilled() == 0
+    assert len(CountedLog(workspace, "velma").to_state()) == 0
     tell(workspace)
     pages.clear()
-    assert CountedLog(workspace, "velma").unfilled() == 0
+    assert len(CountedLog(workspace, "velma").to_state()) == 0
     assert not any(pages)
     path = CountedLog(workspace, "velma").log_file()
     path.write_bytes(path.read_bytes() + b"\n## 2026-11-20 12:00Z \xe2\x80\x94 by hand\n**Wrong:** no lesson yet\n")
-    assert CountedLog(workspace, "velma").unfilled() == 1  # read, as the note is about less
+    assert len(CountedLog(workspace, "velma").to_state()) == 1  # read, as the note is about less
     counting.reconcile_all(workspace)
-    assert CountedLog(workspace, "velma").unfilled() == 1
+    assert len(CountedLog(workspace, "velma").to_state()) == 1
     tell(workspace, "something else")
-    assert CountedLog(workspace, "velma").unfilled() == 1
+    assert len(CountedLog(workspace, "velma").to_state()) == 1
     forget(workspace)
-    assert CountedLog(workspace, "velma").unfilled() == 1
+    assert len(CountedLog(workspace, "velma").to_state()) == 1
 
 
 @pytest.mark.parametrize("note", ["torn", "1 2 3", "\xff", "1 2 3 -4", "a b c"])
 def test_a_note_that_says_nothing_of_this_log_costs_one_parsing(workspace, note):
     tell(workspace)
     workspace.db.note(counting._note_key("velma"), note)
-    assert CountedLog(workspace, "velma").unfilled() == 0
+    assert len(CountedLog(workspace, "velma").to_state()) == 0
     assert tell(workspace, session="s-2").seen == 2
     assert counted(workspace) == (2, 2)
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.learn import corrections, corrections_md, counting
-from fleet.learn.corrections_md import Log
+from fleet.learn.corrections_md import Correction, Log
 from fleet.learn.counting import CountedLog
 from fleet.learn.signals import Flag, Signals
 from fleet.model import limits
@@ -133,7 +133,7 @@ def test_a_signal_counts_for_nothing(ground, wall):
     log_of(ground).flag(SAID, session="s")
     with ground.writing("velma") as writer:
         assert counting.reconcile(writer) == 0
-    assert CountedLog(ground, "velma").unfilled() == 1
+    assert len(CountedLog(ground, "velma").to_state()) == 1
     assert not list(ground.patterns.records())
 
 
@@ -156,11 +156,11 @@ def test_the_id_is_the_one_that_the_parser_gives_and_nothing_breaks_out(tmp_path
     path = root / "agents" / "velma" / "corrections.md"
     path.parent.mkdir(parents=True)
     path.write_bytes(before.encode("utf-8", "replace"))
-    known = len(Log.parse(before.encode("utf-8", "replace") + b"\n").bound())
+    known = len(Log.parse(before.encode("utf-8", "replace") + b"\n").entries)
     done = Signals(Files(root), "velma", lambda: "2026-11-21T12:00:00.000Z").flag(Flag("human", quote, title=title))
-    bound = Log.parse(path.read_bytes()).bound()
+    bound = Log.parse(path.read_bytes()).entries
     assert len(bound) == known + 1
-    assert (bound[-1].id, bound[-1].entry.pattern, bound[-1].record) == (done.id, "", None)
+    assert (bound[-1].id, bound[-1].pattern, bound[-1].record) == (done.id, "", None)
 
 
 # Repeats
@@ -221,12 +221,12 @@ def test_another_session_and_another_kind_are_new(ground):
     assert log_of(ground).flag(SAID, session="t").is_new
     assert log_of(ground).flag(SAID).is_new
     assert log_of(ground).flag(Flag("agent", "no, use pnpm here"), session="s").is_new
-    assert len({bound.id for bound in Log.parse(page(ground)).bound()}) == 4
+    assert len({bound.id for bound in Log.parse(page(ground)).entries}) == 4
 
 
 def test_said_again_after_its_lesson_was_stated_or_dismissed_it_is_a_new_signal(ground):
     first = log_of(ground).flag(SAID, session="s")
-    corrections.Corrections(ground, "velma").state(first.id, "Use pnpm")
+    corrections.Corrections(ground, "velma").state(first.id, Correction("", "", "Use pnpm"))
     second = log_of(ground).flag(SAID, session="s")
     assert second.is_new
     assert not log_of(ground).flag(SAID, session="s").is_new
@@ -265,7 +265,7 @@ def test_a_repeat_is_known_behind_much_that_came_in_between(ground, wall):
 
 def test_equal_signals_of_two_sessions_are_two_entries(ground):
     ids = {log_of(ground).flag(SAID, session=f"s-{number}").id for number in range(3)}
-    assert ids == {bound.id for bound in Log.parse(page(ground)).bound()}
+    assert ids == {bound.id for bound in Log.parse(page(ground)).entries}
     assert len(ids) == 3
 
 
@@ -283,7 +283,7 @@ def test_an_equal_signal_has_its_own_id_whatever_was_done_to_the_others(ground, 
     )[gone]
     path.write_text("\n## ".join([first, *changed]) + "\n")
     done = log_of(ground).flag(SAID, session="s-9")
-    assert Log.parse(page(ground)).bound()[-1].id == done.id
+    assert Log.parse(page(ground)).entries[-1].id == done.id
 
 
 def test_a_quote_cannot_pass_for_a_repeat(ground):
@@ -459,7 +459,7 @@ def process(code, *words):
 def test_many_processes_at_once_lose_nothing(ground):
     with ThreadPoolExecutor(8) as pool:
         said = list(pool.map(lambda n: process(FLAG_ONE, str(ground.root), f"s-{n % 8}"), range(16)))
-    ids = {bound.id for bound in Log.parse(page(ground)).bound()}
+    ids = {bound.id for bound in Log.parse(page(ground)).entries}
     # Two of each session, one after the other: the second is a repeat.
     assert {entry for entry, _ in said} == ids
     assert len(ids) == sum(is_new == "True" for _, is_new in said) == page(ground).count("## ") == 8
@@ -509,7 +509,7 @@ def test_a_failed_command_is_asked_about_by_nobody_but_its_own_session(ground):
     log_of(ground).flag(Flag.of_failure("make", 2, "no"), session="s")
     assert log_of(ground).waiting() == log_of(ground).waiting("s") == []
     assert [each.title for each in log_of(ground).waiting(everything=True)] == ["make: exit code 2"]
-    assert CountedLog(ground, "velma").unfilled() == 0
+    assert len(CountedLog(ground, "velma").to_state()) == 0
 
 
 def test_what_is_old_is_not_asked_about_any_more_and_stays(ground, wall):
@@ -517,9 +517,9 @@ def test_what_is_old_is_not_asked_about_any_more_and_stays(ground, wall):
     wall.ms += 7 * 86_400_000 + 1
     log_of(ground).flag(Flag("human", "stop"), session="t")
     assert [each.title for each in log_of(ground).waiting(days=7)] == ["stop"]
-    assert [CountedLog(ground, "velma").unfilled(days) for days in (7, 0)] == [1, 2]
+    assert [len(CountedLog(ground, "velma").to_state(days)) for days in (7, 0)] == [1, 2]
     assert next(each.id for each in log_of(ground).waiting(everything=True)) == old.id
-    assert corrections.Corrections(ground, "velma").state(old.id, "Use pnpm").seen == 1
+    assert corrections.Corrections(ground, "velma").state(old.id, Correction("", "", "Use pnpm")).seen == 1
 
 
 def test_what_is_dismissed_is_not_asked_about_and_can_still_be_stated(ground):
@@ -531,8 +531,8 @@ def test_what_is_dismissed_is_not_asked_about_and_can_still_be_stated(ground):
     assert [each.title for each in log_of(ground).waiting("s")] == ["no, use pnpm here"]
     assert len(log_of(ground).dismiss("")) == 1
     assert log_of(ground).waiting() == log_of(ground).dismiss("") == []
-    assert CountedLog(ground, "velma").unfilled() == 0
-    assert corrections.Corrections(ground, "velma").state(other.id, "Stop when told").seen == 1
+    assert len(CountedLog(ground, "velma").to_state()) == 0
+    assert corrections.Corrections(ground, "velma").state(other.id, Correction("", "", "Stop when told")).seen == 1
 
 
 @pytest.mark.parametrize("prefix", ["c-ffff", "zz", "c-"])

@@ -292,7 +292,7 @@ MUTANTS = [
     Mutant(
         "lessons are sent to a remote that nobody here agreed to",
         "fleet/app/sharing.py",
-        "if not self._state.agrees(consent.REMOTE, self._consented(address.bare)):",
+        "if not self._state.agrees(consent.REMOTE, share.consented(address.bare)):",
         "if False:",
         ("tests/cli/test_consent.py",),
     ),

@@ -7,7 +7,7 @@ from fleet.app import learning, undoing
 from fleet.learn.corrections_md import Correction
 from fleet.model.errors import NoError
 from fleet.reflect import inbox, memory_md
-from fleet.reflect.inbox import Decision, Inbox, Inboxes, Item
+from fleet.reflect.inbox import Decision, Inbox, Item
 from fleet.store import config
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, World
@@ -43,7 +43,7 @@ def put(w: Workspace, title: str, kind: str = "skill", **more) -> inbox._Put:
 
 
 def waits(w: Workspace) -> list[str]:
-    return [each.item.title for each in Inboxes(w, ["velma"]).waiting()]
+    return [each.item.title for each in Inbox(w, "velma").waiting()]
 
 
 def decide(w: Workspace, id_: str, said: str, **more) -> None:
@@ -167,10 +167,10 @@ def test_of_two_that_are_alike_in_one_reflection_the_second_is_not_counted_as_pu
 
 def test_an_answer_that_is_given_meanwhile_is_not_replaced_by_what_nobody_answered(w, clock):
     item = put(w, "Quote every path", until="2026-11-22")
-    Inbox(w, "velma").show([item.id])
+    Inbox(w).show(Inbox(w).waiting())
     clock.now += 30 * DAY
 
-    [overdue] = Inboxes(w).overdue()
+    [overdue] = Inbox(w).overdue()
     decide(w, overdue.item.id, "rejected", why="we do not", run="decide-1")
     decide(w, item.id, "expired", why="its last day was 2026-11-28")
     decide(w, item.id, "elsewhere", why="it was decided there")
@@ -227,16 +227,16 @@ def test_the_best_evidenced_comes_first_then_the_oldest(w, clock):
 def test_what_nobody_was_shown_never_expires_and_what_was_has_a_week(w, clock):
     put(w, "Run the migrations before the tests", until="2026-11-22")
     clock.now += 30 * DAY
-    assert Inboxes(w).overdue() == []
-    Inboxes(w).show(Inboxes(w, ["velma"]).waiting())
+    assert Inbox(w).overdue() == []
+    Inbox(w).show(Inbox(w, "velma").waiting())
     clock.now += 7 * DAY
-    assert Inboxes(w).overdue() == []
+    assert Inbox(w).overdue() == []
     clock.now += DAY
-    [overdue] = Inboxes(w).overdue()
+    [overdue] = Inbox(w).overdue()
     assert overdue.item.title == "Run the migrations before the tests"
     decide(w, overdue.item.id, "expired")
     assert waits(w) == []
-    assert Inboxes(w).overdue() == []
+    assert Inbox(w).overdue() == []
 
 
 def test_to_look_at_what_waits_waits_for_no_answer_that_is_being_given(w):
@@ -248,18 +248,18 @@ def test_to_look_at_what_waits_waits_for_no_answer_that_is_being_given(w):
 
 def test_a_second_look_writes_nothing(w):
     put(w, "Run the migrations before the tests")
-    Inboxes(w).show(Inboxes(w, ["velma"]).waiting())
+    Inbox(w).show(Inbox(w, "velma").waiting())
     before = (w.home("velma") / inbox.FILE_NAME).read_bytes()
-    Inboxes(w).show(Inboxes(w, ["velma"]).waiting())
+    Inbox(w).show(Inbox(w, "velma").waiting())
     assert (w.home("velma") / inbox.FILE_NAME).read_bytes() == before
 
 
 def test_it_tells_how_many_wait_since_when_and_how_long_decisions_take(w, clock):
-    assert Inboxes(w, ["velma"]).count().summary() == ""
+    assert Inbox(w, "velma").count().summary() == ""
     ids = [put(w, title).id for title in ("Quote every variable", "Pin the version of every action", "Lint first")]
     clock.now += 2 * DAY
     put(w, "Prefers short answers", "persona")
-    found = Inboxes(w, ["velma"]).count()
+    found = Inbox(w, "velma").count()
     assert (found.number, found.since, found.kinds) == (4, "2026-11-21", {"skill": 3, "persona": 1})
     assert "4 things wait" in found.summary()
     assert "(3 skills, 1 persona)" in found.summary()
@@ -268,7 +268,7 @@ def test_it_tells_how_many_wait_since_when_and_how_long_decisions_take(w, clock)
     decide(w, ids[1], "rejected")
     clock.now += 6 * DAY
     decide(w, ids[2], "elsewhere")
-    assert Inboxes(w, ["velma"]).days_to_decide() == (3, 4.0)
+    assert Inbox(w, "velma").days_to_decide() == (3, 4.0)
 
 
 def test_no_secret_is_kept_in_it(w):
@@ -295,7 +295,7 @@ def test_all_that_a_run_put_in_is_withdrawn_by_one_write(w, monkeypatch):
         put(w, title, run="reflection-1")
     made, decided = list[int](), Inbox.decide
     monkeypatch.setattr(Inbox, "decide", lambda box, by: (made.append(len(by)), decided(box, by))[1])
-    assert len(Inboxes(w).undo("reflection-1", "undone")) == 2
+    assert len(Inbox(w).undo("reflection-1", "undone")) == 2
     assert made == [2]
 
 
@@ -303,11 +303,11 @@ def test_an_undone_run_takes_out_what_it_put_in_and_brings_back_what_was_decided
     put(w, "Quote every variable", run="reflection-1")
     mine = put(w, "Pin the version of every action").id
     decide(w, mine, "approved", run="decide-1")
-    Inboxes(w).undo("reflection-1", "undone")
+    Inbox(w).undo("reflection-1", "undone")
     assert waits(w) == []
-    Inboxes(w).undo("reflection-1", "again", again=True)
+    Inbox(w).undo("reflection-1", "again", again=True)
     assert waits(w) == ["Quote every variable"]
-    Inboxes(w).undo("decide-1", "undone")
+    Inbox(w).undo("decide-1", "undone")
     assert len(waits(w)) == 2
-    Inboxes(w).undo("decide-1", "again", again=True)
+    Inbox(w).undo("decide-1", "again", again=True)
     assert waits(w) == ["Quote every variable"]

@@ -18,7 +18,7 @@ from fleet.learn.corrections_md import Correction
 from fleet.learn.signals import Signals
 from fleet.model.errors import BusyError, DiskError, NoError
 from fleet.reflect import memory_md, records
-from fleet.reflect.inbox import Inboxes
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Records
 from fleet.store import config
 from fleet.store.files import Files
@@ -129,7 +129,7 @@ def test_a_lesson_that_somebody_took_back_is_not_logged_again_but_waits(w, talk)
     lessons.retire(w, "velma", lesson)
     session_end.reflect(w, "velma", talk.path)
     assert not w.patterns.get(lesson).is_present
-    [item] = [each.item for each in Inboxes(w, ["velma"]).waiting("candidate")]
+    [item] = [each.item for each in Inbox(w, "velma").waiting("candidate")]
     assert item.title == said
     assert f"it was taken back, as {lesson}" in item.evidence
 
@@ -162,9 +162,9 @@ SAID = {
 def test_a_pass_that_only_left_something_to_a_person_is_taken_back_like_any_other(w, talk, tmp_path):
     scripted(w, tmp_path, answer(persona_observations=["says please first"]))
     done = session_end.reflect(w, "velma", talk.path)
-    assert [each.item.kind for each in Inboxes(w, ["velma"]).waiting()] == ["persona"]
+    assert [each.item.kind for each in Inbox(w, "velma").waiting()] == ["persona"]
     undoing.undo(w, done.record.run)
-    assert not Inboxes(w, ["velma"]).waiting()
+    assert not Inbox(w, "velma").waiting()
     assert Records(w, "velma").passes()[-1].undone
 
 
@@ -190,7 +190,7 @@ def test_every_field_of_the_seed_goes_where_it_belongs_and_one_undo_takes_it_bac
     assert (home / "skills" / "publish-branch" / "SKILL.md").read_text().startswith("---\nname: publish-branch\n")
     assert "## dev1\n- 2026-05-09: never wants" in (home / "user-model.md").read_text()
     assert "- 2026-05-12T09:00:00Z: " in (home / "checks.md").read_text()
-    waits = {each.item.kind for each in Inboxes(w, ["velma"]).waiting()}
+    waits = {each.item.kind for each in Inbox(w, "velma").waiting()}
     assert waits == {"skill", "persona"}
     assert {each.name: each.count for each in done.record.writers} == {
         "lessons": 1, "notes": 1, "skill": 1, "persona": 1, "user-model": 1, "next-check": 1
@@ -200,7 +200,7 @@ def test_every_field_of_the_seed_goes_where_it_belongs_and_one_undo_takes_it_bac
     assert pages(w) == before
     assert not w.patterns.get(lesson.id).is_present
     assert Records(w, "velma").passes()[0].undone
-    assert not Inboxes(w, ["velma"]).waiting()
+    assert not Inbox(w, "velma").waiting()
 
 
 def test_by_hand_the_lessons_of_an_undone_reflection_wait_and_a_yes_brings_them_back(tmp_path):
@@ -358,9 +358,9 @@ LEASE = "Push with a lease, and look at what the server says of hooks and checks
 def test_a_skill_that_was_declined_is_not_drafted_again_and_nobody_says_it_was_saved(w, talk, tmp_path):
     draft = w.home("velma") / "skills/publish/SKILL.md"
     assert drafted(w, tmp_path, talk, 2, FETCH, "How a branch is published").count == 1
-    deciding.reject(w, "velma", Inboxes(w, ["velma"]).waiting()[0].item.id, "we have a hook")
+    deciding.reject(w, "velma", Inbox(w, "velma").waiting()[0].item.id, "we have a hook")
     again = drafted(w, tmp_path, talk, 3, FETCH, "How a branch is published")
-    assert (again.count, draft.exists(), Inboxes(w, ["velma"]).waiting()) == (0, False, [])
+    assert (again.count, draft.exists(), Inbox(w, "velma").waiting()) == (0, False, [])
     assert "we have a hook" in again.skipped[0]
 
 
@@ -371,7 +371,7 @@ def test_after_an_answer_to_an_addition_another_one_to_that_skill_is_proposed(w,
     for number, body, decide in ((2, FETCH, deciding.reject), (3, LEASE, deciding.approve), (4, FETCH.upper(), None)):
         assert drafted(w, tmp_path, talk, number, body, "How a branch is published").count == (decide is not None)
         if decide:
-            decide(w, "velma", Inboxes(w, ["velma"]).waiting()[0].item.id)
+            decide(w, "velma", Inbox(w, "velma").waiting()[0].item.id)
     assert page.read_text() == f"# Mine\n\n## From a session\n\n{LEASE}\n"
     draft = w.home("velma") / "skills/publish/SKILL.md"
     w.files.replace(draft, page.read_bytes())  # as a yes left it before
@@ -388,12 +388,12 @@ def test_a_draft_whose_item_is_closed_keeps_no_addition_out_unless_a_person_edit
     page.parent.mkdir(parents=True)
     page.write_text("# Mine\n")
     with pytest.raises(NoError, match="waits no longer: ") as closed:
-        deciding.approve(w, "velma", Inboxes(w, ["velma"]).waiting()[0].item.id)
+        deciding.approve(w, "velma", Inbox(w, "velma").waiting()[0].item.id)
     assert draft.exists() is is_edited
     assert drafted(w, tmp_path, talk, 3, LEASE, "How a branch is pushed").count == (not is_edited)
     if not is_edited:
         assert "; removed the draft agents/velma/skills/publish/SKILL.md, and `fleet undo decide-" in str(closed.value)
-        deciding.approve(w, "velma", Inboxes(w, ["velma"]).waiting()[0].item.id)
+        deciding.approve(w, "velma", Inbox(w, "velma").waiting()[0].item.id)
         assert page.read_text() == f"# Mine\n\n## From a session\n\n{LEASE}\n"
 
 
@@ -475,7 +475,7 @@ def test_what_a_document_wants_remembered_reaches_no_memory_and_no_clan_without_
     assert not [each for each in w.patterns.lessons() if "mirror.example" in each.text]
     assert not [each for each in w.notes("velma").lessons() if "mirror.example" in each.text]
     assert all(b"mirror.example" not in data for data in pages(w).values())
-    assert any("mirror.example" in each.item.title for each in Inboxes(w, ["velma"]).waiting()), "it waits for a person"
+    assert any("mirror.example" in each.item.title for each in Inbox(w, "velma").waiting()), "it waits for a person"
 
 
 TYPED = "no, never push to main without asking me first. Use the helper as the README says."
@@ -501,7 +501,7 @@ def test_what_turns_round_or_adds_to_the_words_of_a_person_waits_for_one(w, tmp_
     session_end.reflect(w, "velma", talk.path)
     assert not list(w.patterns.lessons())
     assert all(statement.encode() not in data for data in pages(w).values())
-    found = [each.item for each in Inboxes(w, ["velma"]).waiting()]
+    found = [each.item for each in Inbox(w, "velma").waiting()]
     assert len(found) == 4
     assert all(why in " ".join(each.evidence) for each in found)
 
@@ -514,7 +514,7 @@ def test_the_words_of_a_refusal_are_a_persons_unless_a_server_may_have_written_t
     by_rules = [each.text for each in w.patterns.lessons()]
     scripted(w, tmp_path, answer(lessons=[{"text": said, "quote": said, "by": "person"}], memory_notes=[said]))
     session_end.reflect(w, "velma", Talk(talk.path).says("thanks").path)
-    found = [each.item.title for each in Inboxes(w, ["velma"]).waiting()]
+    found = [each.item.title for each in Inbox(w, "velma").waiting()]
     assert (by_rules, found) == (([], [said] * 2) if tool.startswith("mcp") else ([said], []))
     assert any(said.encode() in data for data in pages(w).values()) == (tool == "Bash")
     assert ("call refused: `mcp__web__fetch" in (tmp_path / "asked.txt").read_text()) == (tool != "Bash")
@@ -954,7 +954,7 @@ def test_a_reflection_that_is_killed_at_any_write_is_whole_when_it_runs_again(w,
         again = reopened(w.root, clock)
         session_end.reflect(again, "velma", talk.path)
         (run,) = [each.id for each in Runs(again).listed()]
-        kinds = sorted(each.item.kind for each in Inboxes(again, ["velma"]).waiting())
+        kinds = sorted(each.item.kind for each in Inbox(again, "velma").waiting())
         seen = {each.text: each.count("seen") for each in again.patterns.lessons()}
         found = (pages(again), kinds, seen, [each.record.saved for each in Records(again, "velma").passes()])
         wanted = wanted or found

@@ -13,7 +13,7 @@ from fleet.hosts.local import LocalFolder
 from fleet.learn.corrections_md import Correction
 from fleet.model.errors import BusyError, DiskError, UsageError
 from fleet.model.line import Column, Line
-from fleet.reflect.inbox import Inboxes
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Records
 from fleet.store import config
 from fleet.store.files import Files
@@ -296,7 +296,7 @@ def test_a_plan_that_changes_too_much_waits_and_the_rest_is_done(workspace):
     told = by_name(sleeping.sleep(workspace, "velma"))
     assert told["tidy"].changed == 0
     assert "It waits as i-" in told["tidy"].left[0]
-    assert [each.item.kind for each in Inboxes(workspace, ["velma"]).waiting("plan")] == ["plan"]
+    assert [each.item.kind for each in Inbox(workspace, "velma").waiting("plan")] == ["plan"]
     assert told["consolidation"].changed >= 1
 
 

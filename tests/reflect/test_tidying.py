@@ -18,7 +18,7 @@ from fleet.model.line import Column, Line, encode
 from fleet.reflect import housekeeping, records
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.housekeeping import Mode
-from fleet.reflect.inbox import Inboxes
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Records
 from fleet.store import config
 from fleet.store.runs import Run, Runs
@@ -407,7 +407,7 @@ def test_facts_of_the_hosts_memory_wait_as_candidates_where_that_is_allowed(tmp_
     done = tidy(told)
     assert done.report.dreamed_accepted == 1
     assert done.report.dream_report_ingested == housekeeping.DreamReport(4, 1, 9)
-    [item] = [each.item for each in Inboxes(told, ["velma"]).waiting("candidate")]
+    [item] = [each.item for each in Inbox(told, "velma").waiting("candidate")]
     assert item.title == "Pin actions by digest"
     assert "Ms Maier" not in str(item), "a yes shares what the item shows, and no more"
     again = tidy(told).report
@@ -478,7 +478,7 @@ def test_a_plan_that_changes_too_much_waits_in_the_inbox(workspace):
         note(workspace, number, f"It broke yesterday, for the {number}th time")
     done = tidy(workspace)
     assert done.run == ""
-    (waiting,) = Inboxes(workspace, ["velma"]).waiting("plan")
+    (waiting,) = Inbox(workspace, "velma").waiting("plan")
     assert waiting.item.id == done.pending
     assert waiting.item.title == "Tidying would change 21 of 21 notes of velma"
     assert "yesterday" in waiting.item.diff
@@ -493,7 +493,7 @@ def test_a_plan_that_only_grew_older_since_it_was_shown_is_carried_out(workspace
     for number in range(21):
         note(workspace, number, f"The valve number {number * 37} sticks", START_MS - 200 * DAY_MS)
     waiting = tidy(workspace).pending
-    assert "days old" in Inboxes(workspace, ["velma"]).waiting("plan")[0].item.diff
+    assert "days old" in Inbox(workspace, "velma").waiting("plan")[0].item.diff
     wall.ms += DAY_MS
     assert inboxes.approve(workspace, "velma", waiting).run
 
@@ -506,7 +506,7 @@ def test_a_plan_that_grew_since_it_was_shown_waits_anew(workspace):
     with pytest.raises(NoError, match=f"{waiting} waits anew"):
         inboxes.approve(workspace, "velma", waiting)
     assert workspace.notes("velma").get(f"p-{0:016x}").text.startswith("It broke yesterday")
-    (again,) = Inboxes(workspace, ["velma"]).waiting("plan")
+    (again,) = Inbox(workspace, "velma").waiting("plan")
     assert again.item.title == "Tidying would change 22 of 22 notes of velma"
     assert "6 lines more" in again.item.diff
     inboxes.approve(workspace, "velma", again.item.id)

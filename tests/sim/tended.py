@@ -35,7 +35,7 @@ from fleet.model.line import Line
 from fleet.model.names import pattern_id
 from fleet.model.pattern import fold
 from fleet.reflect import auto_reflect, consolidation, rules
-from fleet.reflect.inbox import Inbox, Inboxes, Item
+from fleet.reflect.inbox import Inbox, Item
 from fleet.store.database import Local
 from fleet.store.runs import PART, Run, Runs
 from fleet.store.workspace import Workspace
@@ -511,7 +511,7 @@ class Tended(Further):
         is_yes, done = self.rng.random() < 0.6, None
 
         def waits() -> bool:
-            found = [each for each in Inboxes(workspace).entries() if each.item.id == entry.item.id]
+            found = [each for each in Inbox(workspace).entries() if each.item.id == entry.item.id]
             return any(each.is_pending for each in found)
 
         def waits_again() -> None:

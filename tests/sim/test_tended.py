@@ -11,7 +11,7 @@ from fleet.app import starting
 from fleet.app.starting import Guards
 from fleet.learn.counting import CountedLog
 from fleet.reflect import memory_md
-from fleet.reflect.inbox import Inboxes
+from fleet.reflect.inbox import Inbox
 from fleet.store import runs
 from fleet.store.trust import Trust
 from tests.sim.simulator import TENDED_FROM, history
@@ -80,7 +80,7 @@ def an_undone_reflection_counts(patch: pytest.MonkeyPatch) -> None:
 
 def an_item_whose_answer_is_taken_back_stays_decided(patch: pytest.MonkeyPatch) -> None:
     """The inbox does not follow an undo."""
-    patch.setattr(Inboxes, "undo", lambda *_, **__: [])
+    patch.setattr(Inbox, "undo", lambda *_, **__: [])
 
 
 def a_block_lasts(patch: pytest.MonkeyPatch) -> None:

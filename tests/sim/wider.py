@@ -442,7 +442,7 @@ class Wider(Simulation):
         entry, lesson = self.rng.choice(waiting).id, self.rng.choice(self.promised.worded)
         self.ledger.maybe[lesson] += 1
         before = {each.id for each in Runs(workspace).listed()}
-        learning.state_lesson(workspace, machine.agent, entry, lesson, "r", session=str(self.now_ms))
+        learning.state_lesson(workspace, machine.agent, entry, Correction("", "r", lesson), session=str(self.now_ms))
         if self._acknowledge(machine, lesson):
             fresh = {each.id for each in Runs(workspace).listed()} - before
             self.ledger.logged |= dict.fromkeys(fresh, (str(machine.root), lesson, False))
