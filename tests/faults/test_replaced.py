@@ -264,3 +264,36 @@ def test_a_reader_in_a_process_of_its_own_sees_what_was_replaced(bench):
         words = [sys.executable, "-m", "fleet", "patterns", "--json"]
         done = subprocess.run(words, cwd=bench.folder / "w", env=bench.environment(), capture_output=True, check=True)
         assert [p["text"] for p in json.loads(done.stdout)["patterns"]] == [f"Version {number}"]
+
+
+CHANGES = {
+    "edit": (["edit", "{id}", "--set", "category=shell"], "category", "shell"),
+    "feedback": (["feedback", "{id}", "--helped"], "helped", 1),
+    "retire": (["retire", "{id}"], "state", "retired"),
+    "restore": (["restore", "{id}"], "state", "candidate"),
+    "merge": (["merge", "{id}", "{other}"], "seen", 2),
+}
+
+
+@pytest.mark.parametrize("is_read_between", [False, True])
+@pytest.mark.parametrize("comes", ["nothing", "an older copy"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_an_acknowledged_change_outlives_its_shard_that_goes_twice_before_a_sync(bench, name, comes, is_read_between):
+    words, field, expected = CHANGES[name]
+    ids = {"id": bench.correct("w", LESSON), "other": bench.correct("w", OTHERS[0])}
+    if name == "restore":
+        bench.run("w", "retire", ids["id"])
+    shard = bench.shard("w")
+    before = shard.read_bytes()
+    bench.run("w", *(each.format(**ids) for each in words))
+    for _ in range(2):
+        if comes == "nothing":
+            shard.unlink(missing_ok=True)
+        else:
+            shard.write_bytes(before)
+        if is_read_between:
+            bench.run("w", "patterns")
+    bench.run("w", "sync")
+    for database in (bench.folder / "w/.fleet").glob("state-*.db*"):  # only what a file has is sent from another folder
+        database.unlink()
+    assert json.loads(bench.run("w", "show", ids["id"], "--json").stdout)[field] == expected
