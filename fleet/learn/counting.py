@@ -340,7 +340,9 @@ class _Backlog:
         with self._workspace.log_lock(self._writer.agent, wait_s):
             is_same = self._workspace.files.page(self._path) == self._page
             if is_same:
-                records = [self._record(item, pattern) for item, pattern in fresh]
+                records = list[Record]()
+                for item, pattern in fresh:
+                    records.append(self._record(item, pattern, [*self._read.log.records, *records]))
                 data = "".join(record.render() + "\n" for record in records)
                 self._workspace.files.append(self._path, data.encode())
             self._page = self._workspace.files.page(self._path)
@@ -361,9 +363,16 @@ class _Backlog:
                 return pattern
         return alike
 
-    def _record(self, item: Bound, pattern: str) -> Record:
-        head = ("head", item.entry.heading_hash)
-        return Record(item.id, pattern, self._writer.name, self._writer.tick(), "", (head, (PART, BY_HAND)))
+    def _record(self, item: Bound, pattern: str, records: Sequence[Record]) -> Record:
+        """Return the record of an entry that was written by hand, or of one that is counted and lost its own."""
+        me, head = self._writer.name, ("head", item.entry.heading_hash)
+        line = self._workspace.record(self._writer.agent, pattern) or Line(pattern)
+        when, at = item.entry.when.rstrip("Z").replace(" ", "T"), line.counted_up_to(me)
+        if (total := line.total_of(me, "seen")) and when and when <= at[: len(when)]:
+            counted = {each.id for each in records if (each.pattern, each.replica, each.part) == (pattern, me, "")}
+            if total > len(counted):
+                return Record(item.id, pattern, me, at, "", (head,))
+        return Record(item.id, pattern, me, self._writer.tick(), "", (head, (PART, BY_HAND)))
 
     def lines(self) -> list[Line]:
         """Return a line for each pattern and replica with newer records, and for each lesson whose text was lost.
