@@ -169,6 +169,12 @@ class Entry(NamedTuple):
         return not (self.pattern or self.auto or self.record or self.source)
 
     @property
+    def is_garbled(self) -> bool:
+        """True where it has bytes that are no UTF-8, or what an editor wrote in their place."""
+        texts = (self.title, self.wrong, self.right, self.source, self.pattern, self.category, self.trigger, *self.tags)
+        return any("\ufffd" in each for each in texts)
+
+    @property
     def heading_hash(self) -> str:
         """Hash of the heading, kept in the record in case the entry's text is edited later."""
         return _short_hash(self.when, self.title)

@@ -333,7 +333,7 @@ class _Backlog:
         fresh = [
             (item, self._counted_under(item.entry, lesson))
             for item in self._read.bound
-            if item.record is None and (lesson := _lesson_text(item.entry))
+            if item.record is None and not item.entry.is_garbled and (lesson := _lesson_text(item.entry))
         ]
         if not fresh:
             return True
