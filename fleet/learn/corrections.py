@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fleet.learn import corrections_md
-from fleet.learn.corrections_md import RELAPSED, STATED, Bound, Correction, Draft, Record, Statement
+from fleet.learn.corrections_md import RELAPSED, STATED, Bound, Correction, Draft, Entry, Record, Statement
 from fleet.learn.counting import WAIT_S, CountedLog, reconcile
 from fleet.learn.inputs import Text, secrets_in
 from fleet.model import limits
@@ -443,16 +443,15 @@ def _cut_off(page: bytes, draft: Draft) -> Bound | None:
 
     A pass may have counted it since, as one that was written by hand.
     """
-    words = draft.render().encode().partition(b"\n")[2].strip()
-    if not words or words not in page[page.rfind(b"\n#") + 1 :]:  # a long log is parsed only where it is needed
+
+    def is_open(entry: Entry) -> bool:
+        is_logged = entry.record is not None and (not entry.record.part or _REPEATED in entry.record.extra)
+        return not is_logged and entry.content.partition(",")[2] == draft.content.partition(",")[2]  # but for the time
+
+    tail = page[page.rfind(b"\n#") + 1 :]
+    if not any(map(is_open, corrections_md.Log.parse(tail).entries[-1:])):  # a long log is not parsed for nothing
         return None
-    bound = corrections_md.Log.parse(page).bound()
-    if not bound:
-        return None
-    last = bound[-1]
-    is_same = last.entry.content.partition(",")[2] == draft.content.partition(",")[2]  # but for the time
-    is_logged = last.record is not None and (not last.record.part or _REPEATED in last.record.extra)
-    return last if is_same and not is_logged else None
+    return next((each for each in corrections_md.Log.parse(page).bound()[-1:] if is_open(each.entry)), None)
 
 
 def _uncounted(target: _Target, page: bytes) -> int:

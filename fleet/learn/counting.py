@@ -368,7 +368,7 @@ class _Backlog:
         me, head = self._writer.name, ("head", item.entry.heading_hash)
         line = self._workspace.record(self._writer.agent, pattern) or Line(pattern)
         when, at = item.entry.when.rstrip("Z").replace(" ", "T"), line.counted_up_to(me)
-        if (total := line.total_of(me, "seen")) and when and when <= at[: len(when)]:
+        if (total := line.total_of(me, "seen")) and when == at[:16]:
             counted = {each.id for each in records if (each.pattern, each.replica, each.part) == (pattern, me, "")}
             if total > len(counted):
                 return Record(item.id, pattern, me, at, "", (head,))
