@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from fleet.hosts import transcripts
 from fleet.text import shell
 from fleet.text.prompts import EVENT_CHARS_MAX, Event, Prompt
-from fleet.text.signals import PRAISE, detect, objections
+from fleet.text.signals import detect, objections
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared"
 SESSIONS = SHARED / "corpora" / "replay" / "sessions.jsonl"
@@ -95,7 +95,7 @@ class Share(NamedTuple):
 def by_phrases(text: str) -> bool:
     """Tell whether the phrases take a prompt for a correction."""
     signal = detect(text)
-    return signal is not None and signal.kind != PRAISE
+    return signal is not None and not signal.is_praise
 
 
 def rejections(chosen: list[Session]) -> list[str]:

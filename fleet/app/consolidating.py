@@ -37,7 +37,6 @@ _DAY_MS = 86_400_000
 _LOCK_WAIT_S = 5.0
 _COMPRESSED = f"compressed {auto_reflect.FILE}"
 """Summary of a run that compressed the scratchpad."""
-_DIFF_ROWS = 200
 
 
 class _Suggestions(NamedTuple):
@@ -93,16 +92,23 @@ class ConsolidationResult(NamedTuple):
     gates: Gates
     plan: Plan | None = None
     run: str = ""
-    diff: str = ""
+    edits: tuple[Edit, ...] = ()
 
     @property
     def number(self) -> int:
         """Number of topics that the plan adds or changes."""
         return len(self.plan.added) + len(self.plan.merged) if self.plan is not None else 0
 
-    def question(self) -> tuple[str, list[str]]:
-        """Return the title and the diff of the plan, as a person is asked about it."""
-        return f"Consolidating would change {self.number:,} topics", self.diff.splitlines()[:_DIFF_ROWS]
+    @property
+    def diff(self) -> str:
+        """Unified diff of the plan."""
+        return _diff(self.edits)
+
+    def question(self) -> inbox.Item:
+        """Return the plan as a person is asked about it: each file is one change."""
+        title, changes = f"Consolidating would change {self.number:,} topics", [_diff([each]) for each in self.edits]
+        command = "fleet consolidate --force --dry-run"
+        return inbox.Item.of_plan(KIND, title, self.summary(), self.diff.splitlines(), changes, command)
 
     def summary(self) -> str:
         """Return it as one line."""
@@ -459,12 +465,14 @@ def consolidate(
     force: bool = False,
     dry_run: bool = False,
     days: int | None = None,
+    confirm: Callable[[inbox.Item], object] = bool,
 ) -> ConsolidationResult:
     """Merge the statements of the daily logs into topics, and bring the index up to date.
 
     ``session``: the caller's, which the gate does not count.
     ``force``: pass the gates of time and of sessions, and a lock file that cannot be read; never a live lock.
     ``days``: days of logs to read; None: seven, or all since the last consolidation where that is longer.
+    ``confirm``: called with the plan before it is applied.
 
     Raises:
         BusyError: another consolidation runs.
@@ -478,19 +486,21 @@ def consolidate(
         )
     if dry_run:
         plan, edits = _planned(workspace, days)
-        return ConsolidationResult(gates, plan, diff=_diff(edits))
+        return ConsolidationResult(gates, plan, edits=edits)
     if not force and not gates.is_due:
         return ConsolidationResult(gates)
     with _hold_lock(workspace, force=force) as done:
         plan, edits = Plan({}, {}), ()
 
-        def planned() -> Draft | None:
+        def made() -> Draft | None:
             nonlocal plan, edits
             plan, edits = _planned(workspace, days)
-            return _draft(ConsolidationResult(gates, plan).summary(), edits)
+            planned = ConsolidationResult(gates, plan, edits=edits)
+            confirm(planned.question())
+            return _draft(planned.summary(), edits)
 
-        run = Runs(workspace).apply_planned(KIND, agent, planned)
-        result = ConsolidationResult(gates, plan, run, _diff(edits))
+        run = Runs(workspace).apply_planned(KIND, agent, made)
+        result = ConsolidationResult(gates, plan, run, edits)
         if run:
             done.append(run)
             lists, why = (("topics", plan.added), ("merged", plan.merged)), result.summary()

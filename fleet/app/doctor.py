@@ -43,6 +43,7 @@ from fleet.store.tree import MISNAMED
 from fleet.store.workspace import Workspace
 from fleet.text import tables
 from fleet.text.screening import counted, listed
+from fleet.text.signals import unknown_phrases
 
 _LEVELS = ("ok", "note", "warning", "error")
 """Note: nothing is harmed. Warning: something stays undone. Error: something fails."""
@@ -270,6 +271,11 @@ def _access(workspace: Workspace) -> Iterator[_Finding]:
 def _settings(workspace: Workspace) -> Iterator[_Finding]:
     for problem in workspace.config.problems:
         yield _trouble("config", problem)
+    if phrases := unknown_phrases(workspace.config.triggers.without):
+        what = f"[triggers] without names no phrase of fleet's: {listed(phrases)}"
+        yield _Finding(
+            "config", "note", what, "the others there hold", f"mend it in {config.FILE_NAME}, or take it out"
+        )
     if unknown := Scratchpad(Runs(workspace).page(auto_reflect.FILE).text).unknown_mode():
         do = f"mend that line of {auto_reflect.FILE}"
         yield _Finding("config", "note", unknown, "rows are suggested, and none is promoted without your yes", do)

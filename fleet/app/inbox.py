@@ -11,7 +11,6 @@ what is added); persona ``note``; promotion ``lesson``; guard ``lesson`` and ``d
 ``note``; candidate ``pattern`` and, where known, ``wrong``, ``right``, ``category``, ``tags``, ``trigger``, ``source``.
 """
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import SequenceMatcher, unified_diff
@@ -50,8 +49,6 @@ _BULK = "bulk"
 """Kind of the items about what is left out here: the one kind whose answers leave no run."""
 _FIELD = "inbox"
 """Name of the field of a run with its decision of an item."""
-_MORE = "... and "
-"""Beginning of a row with the number of lines that a diff was cut by."""
 _GONE = "it waits no more where it arose: it was decided there, or is not true any more"
 
 
@@ -342,25 +339,16 @@ class _Handler:
             raise NoError(f"{', '.join(stale)} was changed just now; nothing was done. Look at it again")
         return summary
 
-    def check_shown(self, summary: str, title: str, rows: Sequence[str]) -> None:
-        """Let a plan wait anew, as it is now, where it has changes that nobody was shown; raise ``NoError`` then."""
-        item, diff = self.entry.item, screened("\n".join(rows))
-        # What stands in brackets behind a change is its reason, as that a note is 90 days old: it differs each day.
-        shown, now = ({re.sub(r" \([^()]*\)$", "", row) for row in each.splitlines()} for each in (item.diff, diff))
-        is_seen = {row for row in now if not row.startswith(_MORE)} <= shown
-        if is_seen and _number_cut(now) <= _number_cut(shown):
+    def check_asked(self, plan: Item) -> None:
+        """Let a plan with a change that was not asked about wait anew, as it is now; raise ``NoError`` then."""
+        item, asked = self.entry.item, self.entry.item.body.get("changes")
+        if {*plan.body["changes"]} <= {str(each) for each in (asked if isinstance(asked, list) else ())}:
             return
         why = "there is more to change by now than was shown"
         self.decide("elsewhere", "", "", why)
-        anew = replace(item, title=title, evidence=(summary, *item.evidence[-1:]), diff=diff)
+        anew = replace(plan, key=item.key, evidence=(*plan.evidence, *item.evidence[-1:]))
         [put] = Inbox(self.workspace, self.agent).put([anew])
         raise NoError(f"nothing was changed: {why}. {put.id} waits anew: fleet inbox")
-
-
-def _number_cut(rows: Iterable[str]) -> int:
-    """Return the number of lines that a diff was cut by, as its last row has it; 0 for a whole one."""
-    numbers = (re.match(r"[\d,]+", row.removeprefix(_MORE)) for row in rows if row.startswith(_MORE))
-    return sum(int(match[0].replace(",", "")) for match in numbers if match)
 
 
 class _Skill(_Handler):
@@ -585,9 +573,8 @@ class _Persona(_Note):
 class _Consolidation(_Handler):
     def approve(self) -> str:
         """Consolidate the daily logs by a fresh plan of any size, if that is the one that was shown."""
-        fresh = consolidating.consolidate(self.workspace, self.agent, force=True, dry_run=True)
-        self.check_shown(fresh.summary(), *fresh.question())
-        return consolidating.consolidate(self.workspace, self.agent, force=True).summary()
+        confirm = self.check_asked
+        return consolidating.consolidate(self.workspace, self.agent, force=True, confirm=confirm).summary()
 
 
 class _Tidying(_Handler):
@@ -595,9 +582,7 @@ class _Tidying(_Handler):
         """Put a notebook in order, likewise."""
         from fleet.app import tidying  # 6 ms, as above
 
-        fresh = tidying.tidy(self.workspace, self.agent, Mode.ALWAYS, dry_run=True)
-        self.check_shown(fresh.report.summary(), *fresh.question(self.agent))
-        return tidying.tidy(self.workspace, self.agent, Mode.ALWAYS, is_capped=False).report.summary()
+        return tidying.tidy(self.workspace, self.agent, Mode.ALWAYS, confirm=self.check_asked).report.summary()
 
 
 HANDLERS: dict[str, type[_Handler]] = {

@@ -9,7 +9,7 @@ from fleet.model import edits, limits, names
 from fleet.model.errors import BusyError, FleetError
 from fleet.model.pattern import REDACTED, Pattern
 from fleet.recall.wording import Renderer, not_working
-from fleet.reflect import evidence, exposure
+from fleet.reflect import exposure
 from fleet.reflect.clusters import NOT_COMPARED, Clusters, Weighing
 from fleet.reflect.evidence import Due, Evidence
 from fleet.reflect.exposure import Exposures
@@ -204,15 +204,6 @@ def take_out_retired(workspace: Workspace, agent: str, wait_s: float = limits.LO
             _tell_left(workspace, agent, AgentMemory(workspace, agent).take_out_retired(lessons))
     except FleetError as why:
         workspace.warn(f"{agent}'s memory still holds what the clan retired: {why}")
-
-
-def loses_ground(workspace: Workspace, agent: str, before: Pattern, after: Pattern) -> bool:
-    """Return whether a lesson that was listed, or due for a memory, no longer is after a change of its record."""
-    if not after.is_listed:
-        return before.is_listed
-    settings, who = workspace.config.promotion, evidence.Witnesses(workspace).witness()
-    was_due, is_due = (bool(Evidence(agent, settings, who).due([each])) for each in (before, after))
-    return was_due and not is_due
 
 
 def _tell_left(workspace: Workspace, agent: str, left: Mapping[str, str]) -> None:

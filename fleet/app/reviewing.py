@@ -22,7 +22,7 @@ from fleet.model.pattern import Merges, Pattern, Policy, fold, is_blocked, merge
 from fleet.model.withheld import BULK, OWN, Held
 from fleet.recall.wording import Renderer
 from fleet.reflect.clusters import Weighing
-from fleet.reflect.evidence import RETIRED
+from fleet.reflect.evidence import RETIRED, Evidence, Witnesses
 from fleet.reflect.inbox import Inbox
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory
@@ -219,9 +219,10 @@ def _in_memories(workspace: Workspace, folds: _Folds) -> tuple[tuple[_MemoryEntr
     """Return the entries that a block removes from the memories here, and those that a person had approved."""
     left, kept = list[_MemoryEntry](), list[_MemoryEntry]()
     for agent in workspace.agents_here():
+        evidence = Evidence(agent, workspace.config.promotion, Witnesses(workspace).witness())
         for id_, row in AgentMemory(workspace, agent).rows().items():
             is_approved = AgentMemory.is_approved(row)
-            if id_ in folds and reflecting.loses_ground(workspace, agent, *folds[id_]):
+            if id_ in folds and evidence.is_lost(*folds[id_]):
                 (kept if is_approved else left).append(_MemoryEntry(agent, id_, row))
             elif is_approved and _has_lost_words(workspace, id_, row, folds):
                 kept.append(_MemoryEntry(agent, id_, row))

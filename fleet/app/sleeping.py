@@ -213,14 +213,14 @@ def _consolidation(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     if gates.trouble or not gates.is_due:
         return Phase(read="the gates", left=(f"a gate is closed: {gates.summary()}",))
     preview = consolidating.consolidate(workspace, agent, dry_run=True)
-    number, question = preview.number, preview.question()
+    number = preview.number
     total = sum(1 for _ in (workspace.root / ".agents/topics").glob("*.md"))
     read, diff = f"daily logs, {counted(total, 'topic')}", tuple(preview.diff.splitlines())
     if dry_run:
         return Phase(read=read, changed=number, summary=preview.summary(), diff=diff)
     if number > (most := workspace.config.sleep.changes_max(total)):
-        pending, where = tidying.put_aside(workspace, agent, consolidating.KIND, question, most)
-        return Phase(read=read, left=(f"{question[0]}, more than {most:,}. {where}",), pending=pending)
+        pending, where = tidying.put_aside(workspace, agent, question := preview.question(), most)
+        return Phase(read=read, left=(f"{question.title}, more than {most:,}. {where}",), pending=pending)
     try:
         result = consolidating.consolidate(workspace, agent)
     except BusyError as why:

@@ -193,7 +193,9 @@ class SessionStart:
         if self._workspace.is_of_version_1:
             return _OF_VERSION_1
         if not is_unasked(self._workspace):
-            return ""
+            left_out = 0 if self._workspace.patterns.count() else self._workspace.patterns.count_left_out()
+            who = "their writers are blocked, which a person's `fleet status` names, or wait for a `fleet review`"
+            return f"{counted(left_out, 'lesson is', 'lessons are')} left out here: {who}." if left_out else ""
         first = "`fleet init --agent NAME` names who works here, and then " if self._agent == names.GUEST else ""
         was, how = "was never asked", "a person's `fleet sync --yes` agrees to it and asks"
         if self._workspace.state.agreed(consent.REMOTE):

@@ -7,7 +7,7 @@ takes back; each change of a lesson is a line in the private file, so that it me
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from hashlib import blake2b
 from typing import NamedTuple
@@ -39,7 +39,7 @@ KIND = "tidy"
 _MEMORY_GROUP = "memory"
 _NOTE = re.compile(r"- (?P<day>\d{4}-\d{2}-\d{2}): (?P<text>\S.*)")
 _DAY_MS = 86_400_000
-_DIFF_ROWS = 60
+_IDS_MAX = 60
 _MEMORY_BYTES_MAX = 64 * 1024
 _MEMORY_WORTH = 6
 _RULE_WORDS_MIN = 5
@@ -64,12 +64,13 @@ class TidyResult(NamedTuple):
         """Report of the plan."""
         return self.plan.report
 
-    def question(self, agent: str) -> tuple[str, list[str]]:
-        """Return the title and the diff of the plan, as a person is asked about it."""
-        rows = self.plan.diff()
-        more = [f"... and {len(rows) - _DIFF_ROWS:,} lines more: fleet tidy --mode always --dry-run"]
+    def question(self, agent: str) -> inbox.Item:
+        """Return the plan as a person is asked about it."""
+        # Not the reason of a change, as that a note is 90 days old: it differs each day.
+        changes = [repr((each[:-1], self.plan.texts.get(each.id))) for each in self.plan.changes]
         title = f"Tidying would change {self.plan.notes_changed:,} of {self.total:,} notes of {agent}"
-        return title, [*rows[:_DIFF_ROWS], *(more if len(rows) > _DIFF_ROWS else [])]
+        command = "fleet tidy --mode always --dry-run --json"
+        return inbox.Item.of_plan(KIND, title, self.report.summary(), self.plan.diff(), changes, command)
 
 
 def tidy(
@@ -79,13 +80,13 @@ def tidy(
     *,
     dry_run: bool = False,
     report: str = "",
-    is_capped: bool = True,
+    confirm: Callable[[inbox.Item], object] | None = None,
     is_logged: bool = True,
 ) -> TidyResult:
     """Put an agent's notebook in order, or only plan that.
 
     ``report``: the host's own housekeeping report, or a text that ends with one.
-    ``is_capped``: a plan that changes too much waits in the inbox.
+    ``confirm``: called with the plan before it is applied; without it a plan that changes too much waits in the inbox.
     ``is_logged``: append a record; False where the caller does.
 
     Raises:
@@ -106,7 +107,7 @@ def tidy(
             skipped = ReflectionReport(skipped=why, dream_report_ingested=dream)
             return TidyResult(Plan(skipped), total=len(notebook.notes))
         dreamed = _put_host_facts(workspace, agent, dry_run=dry_run)
-        tidied = _carry_out(workspace, agent, notebook, dry_run=dry_run, is_capped=is_capped)
+        tidied = _carry_out(workspace, agent, notebook, dry_run=dry_run, confirm=confirm)
         report_now = msgspec.structs.replace(tidied.report, dreamed_accepted=dreamed, dream_report_ingested=dream)
         tidied = tidied._replace(plan=tidied.plan._replace(report=report_now))
         if tidied.run and is_logged:
@@ -115,7 +116,12 @@ def tidy(
 
 
 def _carry_out(
-    workspace: Workspace, agent: str, notebook: "_Notebook", *, dry_run: bool, is_capped: bool
+    workspace: Workspace,
+    agent: str,
+    notebook: "_Notebook",
+    *,
+    dry_run: bool,
+    confirm: Callable[[inbox.Item], object] | None,
 ) -> TidyResult:
     tidied, draft = TidyResult(Plan(ReflectionReport())), Draft()
 
@@ -126,9 +132,10 @@ def _carry_out(
         tidied = TidyResult(notebook.plan(), total=len(notebook.notes))
         if dry_run or not tidied.plan.changes:
             return None
-        if is_capped and tidied.plan.notes_changed > (most := workspace.config.sleep.changes_max(tidied.total)):
-            question, evidence = tidied.question(agent), (tidied.report.summary(),)
-            pending, left = put_aside(workspace, agent, KIND, question, most, evidence)
+        if confirm is not None:
+            confirm(tidied.question(agent))
+        elif tidied.plan.notes_changed > (most := workspace.config.sleep.changes_max(tidied.total)):
+            pending, left = put_aside(workspace, agent, tidied.question(agent), most)
             tidied = tidied._replace(pending=pending, left=left)
             return None
         draft = _draft(workspace, agent, notebook, tidied.plan)
@@ -349,34 +356,19 @@ def _write(workspace: Workspace, agent: str, fields: Sequence[Field]) -> None:
 
 def _record(workspace: Workspace, agent: str, tidied: TidyResult) -> None:
     ids = tuple(dict.fromkeys(each.id for each in tidied.plan.changes))
-    written = Written(name=KIND, ids=ids[:_DIFF_ROWS], count=tidied.plan.notes_changed)
+    written = Written(name=KIND, ids=ids[:_IDS_MAX], count=tidied.plan.notes_changed)
     record = Record(run=tidied.run, kind=KIND, outcome="success", why=tidied.report.summary(), writers=(written,))
     Records(workspace, agent).append(record)
 
 
-def put_aside(
-    workspace: Workspace,
-    agent: str,
-    what: str,
-    question: tuple[str, list[str]],
-    most: int,
-    evidence: Iterable[str] = (),
-) -> tuple[str, str]:
+def put_aside(workspace: Workspace, agent: str, question: inbox.Item, most: int) -> tuple[str, str]:
     """Put a plan with more than ``most`` changes into the inbox; return the id that it waits as, and a sentence.
 
     A plan that a person rejected does not wait, and has no id. An approved one is over: the next one waits again.
-
-    ``question``: its title, and the plan as the rows of a diff.
     """
-    title, rows = question
-    item = inbox.Item(
-        kind="plan",
-        title=title,
-        key=f"{what} {agent} {workspace.wall()[:10]}",
-        evidence=(*evidence, f"a run changes {most:,} at most by itself"),
-        diff="\n".join(rows),
-        body={"what": what},
-    )
+    key = f"{question.body['what']} {agent} {workspace.wall()[:10]}"
+    evidence = (*question.evidence, f"a run changes {most:,} at most by itself")
+    item = msgspec.structs.replace(question, key=key, evidence=evidence)
     box = Inbox(workspace, agent)
     put = box.put([item])[0]
     decision = next((each.decision for each in box.entries() if each.item.id == put.id), None)

@@ -287,19 +287,22 @@ class Writing:
     # --- the other writers
 
     def plan_notes(self, plan: Plan) -> Written:
-        """Plan the notes of the memory, and of its archive."""
+        """Plan the notes of the memory, and of its archive. Where the memory is a link, they wait for a person."""
         reasons = {note: self._doubt_of_note(note) for note in self._reflection.memory_notes}
         if not reasons:
             return Written(name="notes")
-        supported = [note for note, why in reasons.items() if not why]
-        memory, most = self._page(memory_md.FILE_NAME), memory_md.NOTES_A_SESSION_MAX
+        plan.kept += [note for note, why in reasons.items() if not why]
+        try:
+            memory = self._page(memory_md.FILE_NAME)
+        except DiskError as why:
+            memory, reasons = Edit("", None, None), {note: doubt or str(why) for note, doubt in reasons.items()}
+        supported, most = [note for note, why in reasons.items() if not why], memory_md.NOTES_A_SESSION_MAX
         passes = Records(self._workspace, self._agent).passes()
         earlier = [each.record for each in passes if each.record.session == self._session.id and not each.undone]
         room = max(0, most - sum(each.count for one in earlier for each in one.writers if each.name == "notes"))
         noted = memory_md.Notes(memory.before or b"").with_more(supported, self._day, self._agent, room)
         if noted.added:
             plan.edits += [memory.to(noted.page), *archive_edits(self._workspace, self._agent, noted.archived)]
-        plan.kept += supported
         others = [note for note, why in reasons.items() if why]
         room -= len(noted.added)
         for note in others[:room]:

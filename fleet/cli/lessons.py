@@ -398,7 +398,7 @@ def _guard(
 @app.command("promote")
 def _promote(pattern: _Lesson) -> None:
     """Take a lesson into an agent's memory, which it reads at the start of every session."""
-    with output.acting() as (workspace, who):
+    with output.acting(is_old=True) as (workspace, who):
         promoted, memory = reflecting.promote(workspace, who, pattern)
         document = {"id": promoted.id, "promoted": True, "reason": promoted.reason, "evidence": promoted.evidence}
         document |= {"right": promoted.right, "memory": memory.as_json()}
@@ -410,7 +410,7 @@ def _promote(pattern: _Lesson) -> None:
 @app.command("demote")
 def _demote(pattern: _Lesson) -> None:
     """Take a lesson out of an agent's memory. It does not come back by itself; `fleet promote` brings it back."""
-    with output.acting() as (workspace, who):
+    with output.acting(is_old=True) as (workspace, who):
         demoted, memory = reflecting.demote(workspace, who, pattern)
         text = (
             f"{demoted} is out of {who}'s memory, and stays out: sessions no longer start with it. `fleet patterns` "

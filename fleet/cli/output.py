@@ -24,7 +24,7 @@ from fleet.store.homes import CONFIG, is_root, root_around
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, check_version
 from fleet.text import screening
-from fleet.text.screening import counted
+from fleet.text.screening import counted, listed
 
 COMPLETING = "_FLEET_COMPLETE"
 """The environment variable with which a shell's completion script asks ``fleet`` itself."""
@@ -262,22 +262,26 @@ def opened(*, of_any_version: bool = False) -> Iterator[Workspace]:
 
 
 @contextmanager
-def acting(*, or_guest: bool = False) -> Iterator[tuple[Workspace, str]]:
-    """Open the workspace for one command of an agent; gives both."""
+def acting(*, or_guest: bool = False, is_old: bool = False) -> Iterator[tuple[Workspace, str]]:
+    """Open the workspace for one command of an agent, as ``agent_in`` returns it; gives both."""
     with opened() as workspace:
-        yield workspace, agent_in(workspace, or_guest=or_guest)
+        yield workspace, agent_in(workspace, or_guest=or_guest, is_old=is_old)
 
 
-def agent_in(workspace: Workspace, *, or_guest: bool = False) -> str:
+def agent_in(workspace: Workspace, *, or_guest: bool = False, is_old: bool = False) -> str:
     """Return the agent to act as: ``--agent``, else ``FLEET_AGENT``, else the stored one, else a guest if it may.
 
     A new name that is spelt like one that is known here is asked about; where nobody can be asked, a note names both,
     so that nothing that is logged is lost.
+
+    ``is_old``: a name that was typed must be one that is known here; raises ``NoError`` for another one.
     """
     named = chosen.agent_named()
     who = workspace.agent(named, or_guest=or_guest)
     known_agents = workspace.agents_here()
     is_known = not named or who in known_agents or workspace.home(who).exists()
+    if is_old and chosen.agent and not is_known:
+        raise NoError(f"there is no agent {who} here, but {listed(known_agents) or 'none yet'}. Nothing was changed")
     similar = "" if is_known else next(iter(difflib.get_close_matches(who, known_agents, n=1, cutoff=0.8)), "")
     if similar and sys.stdin.isatty():
         confirm(f"{who} is no member here. Make it one? ({similar} is: did you mean that?)", yes=False)

@@ -256,9 +256,17 @@ def _command(given: dict[str, object]) -> str:
 
 
 def _patched(patch: str) -> list[str]:
-    """Return the paths of the files that a patch adds, changes, deletes, or moves, from and to."""
-    lines = (line.strip() for line in patch.split("\n"))
-    return [line.partition(": ")[2] for line in lines if line.startswith(_PATCHED)]
+    """Return the paths of the files that a patch adds, changes, deletes, or moves, from and to.
+
+    In a change of a file a line that begins with a blank is one that stays: the file may hold a patch itself.
+    """
+    paths, is_change = list[str](), False
+    for line in patch.split("\n"):
+        head, _, path = line.strip().partition(": ")
+        if f"{head}: " in _PATCHED and not (is_change and line[0] == " "):
+            paths.append(path)
+            is_change = head.endswith(("Update File", "Move to"))
+    return paths
 
 
 def _of_server(context: dict[str, object]) -> str:

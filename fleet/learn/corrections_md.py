@@ -177,6 +177,12 @@ class Entry(NamedTuple):
         return self.record.id != self.id or dict(self.record.extra).get(STATED, self.stated_hash) != self.stated_hash
 
     @property
+    def is_garbled(self) -> bool:
+        """True where it has bytes that are no UTF-8, or what an editor wrote in their place."""
+        texts = (self.title, self.wrong, self.right, self.source, self.pattern, self.category, self.trigger, *self.tags)
+        return any("\ufffd" in each for each in texts)
+
+    @property
     def heading_hash(self) -> str:
         """Hash of the heading, kept in the record in case the entry's text is edited later."""
         return _short_hash(self.when, self.title)

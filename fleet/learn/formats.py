@@ -79,6 +79,7 @@ _DATA = str(Path(__file__).with_name("data") / "records.toml")
 KEYS = {name: tuple(words.split()) for name, words in tables(_DATA).items()}
 """Names in foreign records and folders, by what they name."""
 _TO_BE_INFERRED = "its pattern is still to be inferred"
+_GARBLED = "it has bytes that are no UTF-8 (they read as \ufffd); it is taken once the file is saved as UTF-8"
 _UNDONE = "it was undone"
 _SAID_TWICE = "its entry says something else in that field already, and an entry teaches one lesson"
 _TOO_LONG = f"longer than the {limits.PAGE_LINE_BYTES_MAX // 2**20} MiB that are read of a line"
@@ -425,6 +426,8 @@ def read_beside(log: bytes) -> Iterator[Item]:
     """Yield the notes of people in an agent's own log, beside the entries that are counted."""
     lines, entries = corrections_md.blank_entries(log, is_waiting_own=True)
     yield from (SkippedPiece(line, _SAID_TWICE, text) for entry, _ in entries for line, text in entry.unread)
+    waiting = (entry for entry, _ in entries if entry.record is None and entry.is_garbled)
+    yield from (SkippedPiece(entry.line, _GARBLED, entry.pattern or entry.title) for entry in waiting)
     for match in re.finditer(LEFT_OUT, log):
         yield SkippedPiece(log.count(b"\n", 0, match.start()) + 1, _TOO_LONG, f"{int(match[1]):,} bytes")
     yield from _read_notes(corrections_md.FILE_NAME, lines)
@@ -438,6 +441,9 @@ def _read_notes(name: str, lines: list[bytes]) -> Iterator[Item]:
     for note in notes.read_notes(text, re.split(r"[\\/]", name)[-1]):
         if isinstance(note, SkippedPiece):
             yield note
+            continue
+        if "\ufffd" in "".join((note.text, note.correct, note.title, note.wrong)):
+            yield SkippedPiece(note.line, _GARBLED, note.text)
             continue
         try:
             yield _from_note(note)
@@ -457,8 +463,8 @@ def _from_note(note: Note) -> Lesson:
 
 def _from_entry(entry: corrections_md.Entry) -> Lesson | SkippedPiece:
     """Return an entry as a lesson. A bare one, a heading and a paragraph, has its lesson in the heading."""
-    if entry.is_undone:
-        return SkippedPiece(entry.line, _UNDONE, entry.pattern)
+    if entry.is_undone or entry.is_garbled:
+        return SkippedPiece(entry.line, _UNDONE if entry.is_undone else _GARBLED, entry.pattern or entry.title)
     is_bare = not (entry.wrong or entry.source or entry.auto)
     text = entry.pattern or (entry.title if is_bare else "")
     if not text:

@@ -96,6 +96,12 @@ class Evidence:
         admitted = ((each, why, evidence) for _, each, why, evidence in candidates if self.admits(each))
         return [Due(each.id, readable(each.text), why, evidence) for each, why, evidence in islice(admitted, _DUE_MAX)]
 
+    def is_lost(self, before: Pattern, after: Pattern) -> bool:
+        """Return whether a lesson that was listed, or due, no longer is after a change of its record."""
+        if not after.is_listed:
+            return before.is_listed
+        return bool(self.due([before])) and not self.due([after])
+
     def doubt(self, pattern: Pattern, records: Sequence[Pattern]) -> str:
         """Return why the words of a lesson may not be those that were counted, or "".
 

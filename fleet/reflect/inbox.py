@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from hashlib import blake2b
+from itertools import accumulate
 from statistics import median
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +20,7 @@ from fleet.model.names import normalise
 from fleet.reflect.clusters import Weighing
 from fleet.store.lines import JsonLines, screened
 from fleet.store.workspace import Workspace
-from fleet.text.screening import counted
+from fleet.text.screening import counted, screen
 from fleet.text.similarity import ALIKE_MIN, near
 
 FILE_NAME = "inbox.jsonl"
@@ -39,6 +40,8 @@ _DAY_CHARS = 10
 _ID_CHARS = 12
 _NAMED_MIN = 0.8
 _WAITS_MIN = 0.9
+_DIFF_CHARS_MAX = 30_000
+"""Greatest length of a plan's diff in its item: a longer text would be cut in the file (``store/lines``)."""
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="item"):
@@ -73,6 +76,21 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
         """Return the id of an agent's item: two agents may each be asked about the same subject."""
         identity = f"{agent}\0{kind}\0{key}".encode("utf-8", "replace")
         return f"i-{blake2b(identity, digest_size=_ID_CHARS // 2).hexdigest()}"
+
+    @classmethod
+    def of_plan(
+        cls, what: str, title: str, summary: str, rows: Sequence[str], changes: Iterable[str], command: str
+    ) -> "Item":
+        """Return the item of a plan, with a fingerprint of each change: a yes is for these, shown or cut.
+
+        ``rows``: of its diff. ``changes``: each with all that it does. ``command``: what shows all of it.
+        """
+        sizes = accumulate(len(row) + 1 for row in rows)
+        shown = sum(size <= _DIFF_CHARS_MAX for size in sizes)
+        more = [f"... and {counted(len(rows) - shown, 'more line')}: {command}"] if shown < len(rows) else []
+        marks = [blake2b(screen(each).text.encode("utf-8", "replace"), digest_size=8).hexdigest() for each in changes]
+        body = {"what": what, "changes": marks}
+        return cls(kind="plan", title=title, evidence=(summary,), diff="\n".join([*rows[:shown], *more]), body=body)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="decision"):

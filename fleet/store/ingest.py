@@ -495,7 +495,8 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             connection.executemany("UPDATE file SET oid = ? WHERE path = ?", oids_by_path)
             if has_shrunk and writer:
                 self._spill(rows, writer)
-            set_meta(connection, "shrunk", "")
+            if writer:  # else the next writer puts it back
+                set_meta(connection, "shrunk", "")
             self._end(rows)
             taken.changed_ids.update(Contents(connection).names(generation))
         self._notify()

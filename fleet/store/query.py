@@ -246,6 +246,11 @@ class Patterns(_Table):
         inside = sum(each.is_listed for each in self.some(list(grouped)))
         return int(number) - inside + sum(1 for _ in self._united("sight"))
 
+    def count_left_out(self) -> int:
+        """Return how many records have no words here, though nobody purged them: who gave them words is left out."""
+        [(number,)] = self._rows("SELECT count(*) FROM pattern WHERE text = '' AND NOT purges")
+        return int(number)
+
     def lessons(self) -> Iterator[Pattern]:
         """Yield all lessons by id, merged records as one."""
         grouped = self.groups()

@@ -442,9 +442,10 @@ class Workspace:
 
     @contextmanager
     def writing(self, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> Iterator["Writer"]:
-        """Hold the workspace's write lock as one agent's replica."""
+        """Hold the workspace's write lock as one agent's replica; at the end the database has what was written."""
         with self.locked(wait_s):
             yield self.writer(agent)
+            self.db.refresh(_REFRESH_WAIT_S)  # a file that is deleted, or set back, is put back from the rows
 
     def log_lock(self, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> AbstractContextManager[None]:
         """Hold the lock of one agent's ``corrections.md``; with the write lock, that one is taken first."""
@@ -542,6 +543,7 @@ class Workspace:
             notes.close()
 
 
+_REFRESH_WAIT_S = 0.3
 _SET_BACK = "set_back"
 _TREE_OF = "tree_of"
 """Key of the remote and branch, as ``fleet.toml`` had them, that the tree was fetched from."""

@@ -68,7 +68,7 @@ _GIT_LISTS = [row.split() for row in _KNOWN["git-lists"]]
 _READ_COMMANDS = _SHELLS | {"ssh"}
 _READING = _SCRIPTS | {"source", "."}
 """Programs that run a script."""
-_DOCUMENT = r"(?<!<)<<-?[ \t]*+['\"\\]?([\w.+-]++)"
+_DOCUMENT = r"(?<!<)<<(-?)[ \t]*+['\"\\]?([\w.+-]++)"
 
 _UNREAD = r"(?s)(\\\n|(?<![^\s;&|()])#[^\n]*+)|'[^']*+'|\"(?:[^\"\\]|\\.)*+\"|\\."
 _PLAIN = r"[A-Za-z0-9_./:,@%+=-]++|'[^'\x00-\x1f\x7f]*+'|\"(?:[^\"\\$`\x00-\x1f\x7f]|\\[\"\\$`])*+\""
@@ -260,20 +260,28 @@ def _without_comments(command: str) -> str:
 def _without_documents(command: str) -> str:
     """Return a command line without the bodies of its here-documents; those that a shell reads are commands.
 
-    A document in quotes counts, too, as in ``-m "$(cat <<'EOF'``. One whose end is not here is none.
+    A document in quotes counts, too, as in ``-m "$(cat <<'EOF'``. One whose end is not here is none. A mark behind
+    blanks ends it only where none follows that a shell takes: it may stand in a script that the document holds.
     """
     rows = command.split("\n")
     last = {row.strip(): number for number, row in enumerate(rows)}
-    kept, marks, is_run = list[str](), list[str](), False
+    taken = {dash: {_mark_in(row, dash): number for number, row in enumerate(rows)} for dash in ("", "-")}
+    kept, marks, is_run = list[str](), list[tuple[str, str]](), False
     for number, row in enumerate(rows):
-        if marks and row.strip() == marks[0]:
+        dash, mark = marks[0] if marks else ("", "")
+        if marks and row.strip() == mark and (_mark_in(row, dash) == mark or taken[dash].get(mark, 0) < number):
             marks.pop(0)
         elif not marks or is_run:
             kept.append(row)
         if not marks and "<<" in row:
-            marks = [mark for mark in re.findall(_DOCUMENT, row) if last.get(mark, 0) > number]
+            marks = [each for each in re.findall(_DOCUMENT, row) if last.get(each[1], 0) > number]
             is_run = any(words[0] in _READ_COMMANDS for words, is_wrapper in _programs(row) if not is_wrapper)
     return "\n".join(kept)
+
+
+def _mark_in(row: str, dash: str) -> str:
+    """Return what a shell compares with the mark of a here-document: behind ``<<-`` the row without its tabs."""
+    return row.rstrip().lstrip("\t" * len(dash))
 
 
 def _unwrapped(words: list[str]) -> list[str]:

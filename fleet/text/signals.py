@@ -25,7 +25,7 @@ from fleet.text.prompts import EVENT_CHARS_MAX, LANGUAGES, LEVELS, Event, Object
 
 PRECEDENCE = ("frustration", "knowledge", "correction", "validation")
 """Kinds of signals; of several in one message the first of these is returned."""
-PRAISE = "validation"
+_PRAISE = "validation"
 
 _NEGATION_CHARS = 25
 _SHORT_CHARS = 160
@@ -66,6 +66,11 @@ class _Signal(NamedTuple):
     phrase: str
     excerpt: str
     sender: str = ""
+
+    @property
+    def is_praise(self) -> bool:
+        """True for one that corrects nothing."""
+        return self.kind == _PRAISE
 
 
 _Words = Mapping[str, Sequence[str]]
@@ -139,7 +144,7 @@ def detect(message: str, settings: Any = None) -> _Signal | None:
     sender, text = Prompt(message).own_words()
     minimum = LEVELS.index(settings.minimum if settings is not None else "medium") + 1
     hits = _hits(_lower(text), _table_of(settings))
-    praise = [hit for hit in hits if hit.phrase.kind == PRAISE]
+    praise = [hit for hit in hits if hit.phrase.kind == _PRAISE]
     for counted in ([hit for hit in hits if hit not in praise], praise):
         points = min(3, sum(hit.points for hit in counted))
         if points >= minimum:
@@ -179,7 +184,7 @@ def _table(
         for level, texts in lists[kind].items()
         for text in texts
     ]
-    dropped = {_lower(text.strip()).lstrip("^~").removesuffix(_GERUND) for text in without}
+    dropped = set(map(_bare, without))
     rows = [row for row in rows if row.text not in dropped]
     rows += [
         _row(_lower(text.strip()), "correction", level, {})
@@ -195,6 +200,16 @@ def _table(
         hidden=tuple((text, _cue_of(text)) for text in sorted(alike, key=_longest_first)),
         signs=tuple(_signs_of(lists["signs"]) for lists in known if "signs" in lists and "signs" not in dropped),
     )
+
+
+def unknown_phrases(texts: Iterable[str]) -> list[str]:
+    """Return those of ``[triggers] without`` that are no phrase in any language."""
+    known = {"signs", *(row.text for row in _table(LANGUAGES).phrases)}
+    return [text for text in texts if _bare(text) not in known]
+
+
+def _bare(text: str) -> str:
+    return _lower(text.strip()).lstrip("^~").removesuffix(_GERUND)
 
 
 def _signs_of(section: Mapping[str, Any]) -> _Signs:
@@ -246,9 +261,9 @@ def _hits(low: str, table: _Table) -> list[_Hit]:
         if hit
     ]
     if is_excluded:
-        hits = [hit for hit in hits if hit.phrase.points == 3 or hit.phrase.kind == PRAISE]
+        hits = [hit for hit in hits if hit.phrase.points == 3 or hit.phrase.kind == _PRAISE]
     counted = _counting(_without_overlaps(hits), low, opening)
-    if is_excluded or sum(hit.points for hit in counted) > 1 or any(hit.phrase.kind == PRAISE for hit in hits):
+    if is_excluded or sum(hit.points for hit in counted) > 1 or any(hit.phrase.kind == _PRAISE for hit in hits):
         return counted
     return next(([hit] for signs in table.signs if (hit := _sign(low, opening, signs))), counted)
 
@@ -296,9 +311,9 @@ def _starts(low: str, phrase: _Phrase, opening: int) -> Iterator[int]:
 
 def _points(low: str, phrase: _Phrase, start: int) -> int:
     end, words = start + len(phrase.text), phrase.words
-    if phrase.kind != PRAISE and _is_negated(low, start, end, words):
+    if phrase.kind != _PRAISE and _is_negated(low, start, end, words):
         return 0
-    if phrase.points == 3 or phrase.kind == PRAISE:
+    if phrase.points == 3 or phrase.kind == _PRAISE:
         return phrase.points
     begin, over = _sentence(low, start, end)
     is_bare = len(phrase.text) <= 5 and low.strip(_MARKS) == phrase.text.strip(_MARKS)  # an answer, most likely
@@ -337,11 +352,11 @@ def _without_overlaps(hits: list[_Hit]) -> list[_Hit]:
 
 def _counting(hits: list[_Hit], low: str, opening: int) -> list[_Hit]:
     """Return the hits without weak phrases that are alone or in a long message."""
-    weak = [hit for hit in hits if hit.phrase.points == 1 and hit.phrase.kind != PRAISE]
+    weak = [hit for hit in hits if hit.phrase.points == 1 and hit.phrase.kind != _PRAISE]
     firm = [hit for hit in hits if hit not in weak]
     if len(low) > _SHORT_CHARS:
         return firm
-    is_together = sum(hit.phrase.kind != PRAISE for hit in hits) > 1
+    is_together = sum(hit.phrase.kind != _PRAISE for hit in hits) > 1
     return firm + [hit for hit in weak if is_together or hit.start == opening]
 
 

@@ -3,6 +3,8 @@
 import json
 import time
 
+import pytest
+
 from fleet.model.limits import LOCK_WAIT_S
 from fleet.store.workspace import Workspace
 
@@ -75,6 +77,7 @@ def test_published_travels_and_the_other_agents_memory_stays_its_own(stage):
         stage.run(agent, "sync")
     assert state(stage, "tank", pattern) == "published"
     assert memory(stage, "tank") == ""
+    stage.correct("tank", OTHER, "--agent", "slash")  # who is known here from now on
     stage.run("tank", "promote", pattern, "--agent", "slash")
     assert LESSON in memory(stage, "tank", "slash")
     assert memory(stage, "tank") == ""
@@ -343,3 +346,12 @@ def test_a_correction_that_makes_a_lesson_due_does_not_wait_for_another_process_
     assert LESSON not in memory(w, "w", "velma")
     w.run("w", "sync")
     assert LESSON in memory(w, "w", "velma")
+
+
+@pytest.mark.parametrize("command", ["promote", "demote"])
+def test_a_memory_of_an_agent_that_nobody_here_is_called_is_refused_and_those_that_are_here_are_named(stage, command):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    said = stage.run("velma", command, pattern, "--agent", "velmaa", expect=1).stderr
+    assert "there is no agent velmaa here, but velma" in said
+    assert not (stage.folder / "velma/agents/velmaa").exists()

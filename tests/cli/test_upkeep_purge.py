@@ -310,6 +310,7 @@ def test_what_was_promoted_leaves_every_memory_here(stage):
     stage.join("velma")
     for number in range(3):
         lesson = stage.correct("velma", "The host is db-internal-7", "--session", f"s{number}")
+    stage.correct("velma", "Pin the version of every action", "--agent", "tank")
     stage.run("velma", "promote", lesson, "--agent", "tank")
     homes = [stage.folder / "velma/agents" / agent / "memory.md" for agent in ("velma", "tank")]
     assert all("db-internal-7" in home.read_text() for home in homes)

@@ -693,6 +693,33 @@ def test_bytes_that_the_locale_cannot_read_leave_no_gap_in_a_lesson(stage, typed
     assert [each["text"] for each in stage.patterns(velma)["patterns"]] == [kept]
 
 
+def test_lessons_by_hand_in_a_log_that_is_no_utf_8_wait_and_are_named_and_none_is_shared_mangled(stage):
+    velma = stage.join("velma")
+    log = stage.folder / velma / "agents/velma/corrections.md"
+    rows = [
+        "# Corrections\n",
+        "## 2026-11-20 10:00Z - names\n**What I got wrong:** w\n**Pattern:** Encode the café name before it is sent\n",
+        "## 2026-11-20 11:00Z - ü\n**What I got wrong:** w\n**Correct approach:** ü\n**Pattern:** Quote paths\n",
+        "## 2026-11-20 12:00Z - plain\n**What I got wrong:** w\n**Pattern:** Pin the version of every action\n",
+        "- Always check naïve times in a test before they are compared\n",
+    ]
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_bytes(latin := "\n".join(rows).encode("latin-1"))
+    told = stage.run(velma, "sync", expect=None).stderr
+    assert log.read_bytes().startswith(latin)
+    left = json.loads(stage.run(velma, "status", "--json").stdout)["not_taken"]
+    assert [each["line"] for each in left] == [3, 7, 16]
+    assert all("no UTF-8" in each["reason"] and f"{each['line']}: {each['reason']}" in told for each in left)
+    assert {each["text"] for each in stage.patterns(velma)["patterns"]} == {"Pin the version of every action"}
+    log.write_bytes(log.read_bytes().decode("latin-1").encode())
+    stage.run(velma, "sync")
+    tank = stage.join("tank")
+    texts = {each["text"] for each in stage.patterns(tank)["patterns"]}
+    assert {"Encode the café name before it is sent", "Quote paths"} <= texts
+    assert any("naïve" in each for each in texts)
+    assert not any("\ufffd" in each for each in texts)
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_kind_without_an_id_names_those_that_begin_so_and_changes_nothing(stage, count):
     velma = stage.join("velma")

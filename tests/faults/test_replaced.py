@@ -264,3 +264,79 @@ def test_a_reader_in_a_process_of_its_own_sees_what_was_replaced(bench):
         words = [sys.executable, "-m", "fleet", "patterns", "--json"]
         done = subprocess.run(words, cwd=bench.folder / "w", env=bench.environment(), capture_output=True, check=True)
         assert [p["text"] for p in json.loads(done.stdout)["patterns"]] == [f"Version {number}"]
+
+
+CHANGES = {
+    "edit": (["edit", "{id}", "--set", "category=shell"], "category", "shell"),
+    "feedback": (["feedback", "{id}", "--helped"], "helped", 1),
+    "retire": (["retire", "{id}"], "state", "retired"),
+    "restore": (["restore", "{id}"], "state", "candidate"),
+    "merge": (["merge", "{id}", "{other}"], "seen", 2),
+}
+
+
+@pytest.mark.parametrize("is_read_between", [False, True])
+@pytest.mark.parametrize("comes", ["nothing", "an older copy"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_an_acknowledged_change_outlives_its_shard_that_goes_twice_before_a_sync(bench, name, comes, is_read_between):
+    words, field, expected = CHANGES[name]
+    ids = {"id": bench.correct("w", LESSON), "other": bench.correct("w", OTHERS[0])}
+    if name == "restore":
+        bench.run("w", "retire", ids["id"])
+    shard = bench.shard("w")
+    before = shard.read_bytes()
+    bench.run("w", *(each.format(**ids) for each in words))
+    for _ in range(2):
+        if comes == "nothing":
+            shard.unlink(missing_ok=True)
+        else:
+            shard.write_bytes(before)
+        if is_read_between:
+            bench.run("w", "patterns")
+    bench.run("w", "sync")
+    for database in (bench.folder / "w/.fleet").glob("state-*.db*"):  # only what a file has is sent from another folder
+        database.unlink()
+    assert json.loads(bench.run("w", "show", ids["id"], "--json").stdout)[field] == expected
+
+
+TORN = "Quote every variable in a shell script"
+
+
+def said_again(bench: Bench) -> int:
+    """Log one mistake in the same words; return how often the answer says that it was seen."""
+    words = ["--wrong", "I did not quote it", "--right", "Quote it", "--pattern", TORN, "--json"]
+    return json.loads(bench.run("w", "correct", *words).stdout)["seen"]
+
+
+@pytest.mark.parametrize("is_counted_before", [False, True])
+@pytest.mark.parametrize("behind", ["<!-", " p-", " at=", " session="])
+def test_a_correction_whose_write_a_crash_cut_off_counts_once_when_it_is_logged_again(bench, behind, is_counted_before):
+    bench.correct("w", LESSON)
+    log = bench.folder / "w/agents/velma/corrections.md"
+    before = log.read_bytes()
+    bench.keep("w")
+    assert said_again(bench) == 1
+    written = log.read_bytes()[len(before) :]
+    bench.again()  # the crash took the lines that count it, too
+    log.write_bytes(before + written[: written.index(behind.encode()) + len(behind)])
+    if is_counted_before:
+        bench.run("w", "sync")
+    assert said_again(bench) == 1
+    assert bench.seen("w") == {LESSON: 1, TORN: 1}
+    assert said_again(bench) == 2, "the next mistake is another one"
+    bench.run("w", "sync")
+    assert bench.seen("w") == {LESSON: 1, TORN: 2}
+
+
+@pytest.mark.parametrize("behind", ["<!-", " p-", " at=", " session="])
+def test_a_counted_entry_whose_record_an_editor_cut_off_counts_no_second_time(bench, behind):
+    assert said_again(bench) == 1
+    log = bench.folder / "w/agents/velma/corrections.md"
+    written = log.read_bytes()
+    log.write_bytes(written[: written.index(behind.encode()) + len(behind)])
+    bench.run("w", "sync")
+    assert bench.seen("w") == {TORN: 1}
+    with log.open("a") as file:
+        file.write(f"\n## By hand\n**What I got wrong:** Not quoted\n**Pattern:** {TORN}\n")
+    bench.run("w", "sync")
+    assert bench.seen("w") == {TORN: 2}

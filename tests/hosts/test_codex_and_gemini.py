@@ -184,8 +184,18 @@ PATCHES = [
     "*** Update File: a.rb\n@@\n-a\n+b\n*** Update File: db/migrate/1.rb\n@@\n-a\n+b",
     "*** Update File: a.rb\n*** Move to: db/migrate/1.rb\n@@\n-a\n+b",
     "*** Update File: db/migrate/1.rb\n*** Move to: a.rb\n@@\n-a\n+b",
+    "*** Update File: a.rb\n@@\n *** Add File: a.rb\n+b\n*** Delete File: db/migrate/1.rb",
+    "*** Delete File: a.rb\n *** Delete File: db/migrate/1.rb",
     "*** Add File: a.rb\n" + ("+" + "x" * 99 + "\n") * 999 + "*** Delete File: db/migrate/1.rb",
 ]
+
+
+QUOTED = [
+    "*** Add File: db/patches.md\n+*** Add File: db/migrate/3.rb",
+    "*** Update File: db/patches.md\n@@\n *** Update File: db/migrate/3.rb\n-a\n+b",
+    "*** Update File: db/patches.md\n*** Move to: db/notes.md\n@@\n  *** Add File: db/migrate/3.rb\n-a\n+b",
+]
+"""Changes of pages that show a patch."""
 
 
 def test_a_guard_sees_every_file_of_a_patch(place):
@@ -193,12 +203,22 @@ def test_a_guard_sees_every_file_of_a_patch(place):
     place.fleet(
         "guard", json.loads(place.fleet("correct", "--wrong", "w", "--right", "r", *lesson).stdout)["id"], "deny"
     )
-    for change in (*PATCHES, "*** Add File: db/patches.md\n+*** Add File: db/migrate/3.rb"):
+    for change in (*PATCHES, *QUOTED):
         patch = f"*** Begin Patch\n{change}\n*** End Patch\n"
         of_codex = {"turn_id": "t", "tool_name": "apply_patch", "tool_input": {"command": patch}}
         of_copilot = {"sessionId": "s", "toolName": "apply_patch", "toolArgs": patch}
         for fields in (of_codex, of_copilot):
             assert (b'"deny"' in place.hook("PreToolUse", fields).stdout) == (change in PATCHES), change[:60]
+
+
+def test_a_guard_leaves_a_command_alone_whose_document_shows_a_diff_of_a_script(place):
+    words = ("--pattern", "Never force a push", "--trigger", "Bash:git push*", "--json")
+    lesson = json.loads(place.fleet("correct", "--wrong", "w", "--right", "r", *words).stdout)["id"]
+    place.fleet("guard", lesson, "deny")
+    shown = "git apply <<'EOF'\n--- a/x.sh\n+++ b/x.sh\n@@\n cat <<'EOF'\n EOF\n git push --force\n+ls\nEOF"
+    for command, is_denied in ((shown, False), (f"{shown}\ngit push", True)):
+        fields = {"turn_id": "t", "tool_name": "shell", "tool_input": {"command": command}}
+        assert (b'"deny"' in place.hook("PreToolUse", fields).stdout) == is_denied
 
 
 # --- before and after a tool, in Gemini CLI ---------------------------------------------------------------------------

@@ -54,6 +54,7 @@ from tests.records import pattern
                 *("su -c 'rm x'", 'su - bob -c "rm x"', "env -S 'rm x'", "unlink x", "bash -euo pipefail -c 'rm x'"),
                 *("bash <<< 'rm x'", 'sh <<<"cd /; rm x"', "echo 'rm x' | sh", "printf 'cd y && rm x' | sudo bash"),
                 *("bash <<EOF\nrm x\nEOF", "cat <<'EOF' | sudo sh -s\ncd /\nrm x\nEOF", "ssh host <<-X\n\trm x\n\tX"),
+                *("cat <<EOF\na\n EOF\nrm x", "cat <<-EOF\na\n\tEOF\nrm x\nEOF", "cat <<EOF\na\nEOF\nrm x\n EOF"),
                 *("cat <<EOF > f && rm x\ntext\nEOF", "cat <<A <<B\na\nA\nb\nB\nrm x", "cat <<EOF\nrm x"),
                 *("ssh host 'rm -rf /x'", "ssh -p 22 bob@host cd y '&&' rm x", "docker exec -it c rm x"),
                 *(
@@ -77,6 +78,8 @@ from tests.records import pattern
             for command in (
                 *(
                     "cat > f.md <<EOF\nrm x\nEOF",
+                    "git apply <<'EOF'\n@@\n cat <<'EOF'\n EOF\n rm x\n+b\nEOF",
+                    "cat <<-EOF\n\ta\n EOF\n\trm x\n\tEOF",
                     "cat <<'EOF' >> f\n\nrm -rf /; rm y\nEOF\nls",
                     "tee f <<-\\X\n\trm x\n\tX",
                 ),

@@ -790,6 +790,25 @@ def test_a_pointer_of_a_thousand_sessions_is_read_again():
     assert consolidation._SEEN.fullmatch(topic.seen)
 
 
+def test_a_yes_to_a_plan_of_many_topics_is_for_those_beyond_what_is_shown_too(project):
+    things = [f"module {number * 37} of the {number * 11}th floor needs {number * 7} keys" for number in range(60)]
+    for ago in range(1, 6):
+        log(project, ago, {"Patterns Learned": things if ago in (2, 4) else [f"thing {ago} about {ago * 7}"]})
+    project.fleet("sleep", "--only", "consolidation")
+    (shown,) = json.loads(project.fleet("inbox", "--json").stdout)["waiting"]
+    assert re.fullmatch(
+        r"\.\.\. and [\d,]+ more lines: fleet consolidate --force --dry-run", shown["diff"].splitlines()[-1]
+    )
+    hidden = next(each for each in things if each not in shown["diff"])
+    other = hidden.replace("keys", "locks")
+    for path in [path for path in project.files() if path.startswith(".agents/logs/")]:
+        project.write(path, project.read(path).replace(hidden, other))
+    assert f"{shown['id']} waits anew" in project.fleet("inbox", "approve", shown["id"], expect=1).stderr
+    assert not topic_files(project)
+    project.fleet("inbox", "approve", shown["id"])
+    assert any(other in project.read(path) for path in topic_files(project))
+
+
 def test_a_lock_that_is_a_folder_closes_the_gate_as_one_that_cannot_be_read(project):
     (project.folder / LOCK).mkdir(parents=True)
     told = project.fleet("consolidate", "--check", expect=3).stderr

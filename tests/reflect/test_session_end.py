@@ -26,6 +26,7 @@ from fleet.store.replica import Register
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace, World
 from fleet.text.signals import objections
+from tests import commands
 from tests.cli.conftest import Stage
 from tests.reflect.grounds import killed
 from tests.reflect.talks import REFUSED, Talk, taught
@@ -406,6 +407,30 @@ def test_secrets_are_taken_out_before_every_writer_and_out_of_the_record(w, tmp_
     for path in w.root.rglob("*"):
         if path.is_file():
             assert secret.encode() not in path.read_bytes(), path
+
+
+def test_notes_for_a_memory_that_is_a_link_wait_for_a_person_with_the_reason(w, talk, tmp_path):
+    def run(*words: str, expect: int = 0) -> str:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("FLEET_", "GIT_"))}
+        done = commands.here([*words, "--agent", "velma"], w.root, kept | {"HOME": str(tmp_path)})
+        assert done.returncode == expect, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    elsewhere, memory = tmp_path / "elsewhere.md", w.home("velma") / "memory.md"
+    elsewhere.write_text("# Memory\n")
+    memory.parent.mkdir(parents=True, exist_ok=True)
+    memory.symlink_to(elsewhere)
+    note = "never force-push to a shared branch"
+    scripted(w, tmp_path, answer(memory_notes=[note]))
+    run("reflect", "--transcript", str(talk.path))
+    [waiting] = json.loads(run("inbox", "--all", "candidate", "--json"))["waiting"]
+    assert waiting["title"] == note
+    assert "memory.md is a link" in " ".join(waiting["evidence"])
+    assert "symbolic link" in run("inbox", "approve", waiting["id"], expect=2)
+    memory.unlink()
+    run("inbox", "approve", waiting["id"])
+    assert note in memory.read_text()
+    assert elsewhere.read_text() == "# Memory\n"
 
 
 def test_one_writer_that_fails_hinders_no_other(w, talk, tmp_path):

@@ -508,9 +508,26 @@ def test_a_plan_that_grew_since_it_was_shown_waits_anew(workspace):
     assert workspace.notes("velma").get(f"p-{0:016x}").text.startswith("It broke yesterday")
     (again,) = Inbox(workspace, "velma").waiting("plan")
     assert again.item.title == "Tidying would change 22 of 22 notes of velma"
-    assert "6 lines more" in again.item.diff
     inboxes.approve(workspace, "velma", again.item.id)
     assert workspace.notes("velma").get(f"p-{21:016x}").text.startswith("It broke 2")
+
+
+def test_a_plan_whose_diff_is_cut_says_so_and_a_yes_is_for_the_rest_of_it_too(stand):
+    workspace = Workspace(stand.folder / "w")
+    now_ms = int(time.time() * 1000)
+    for number in range(100, 121):
+        note(workspace, number, f"It broke yesterday, {number} times{' and again' * 100}", now_ms - HOUR_MS)
+    waits = tidied(stand)
+    (shown,) = json.loads(stand.run("w", "inbox", "--json").stdout)["waiting"]
+    last = shown["diff"].splitlines()[-1]
+    assert re.fullmatch(r"\.\.\. and \d+ more lines: fleet tidy --mode always --dry-run --json", last)
+    assert f"p-{120:016x}" not in shown["diff"]
+    note(workspace, 120, f"It failed yesterday, 120 times{' and again' * 100}", now_ms)  # what nobody was shown
+    assert f"{waits} waits anew" in stand.run("w", "inbox", "approve", waits, expect=1).stderr
+    assert workspace.notes("velma").get(f"p-{0:016x}").text.startswith("It broke yesterday")
+    stand.run("w", "inbox", "approve", waits)
+    assert workspace.notes("velma").get(f"p-{120:016x}").text.startswith("It failed 2")
+    workspace.close()
 
 
 def test_a_note_that_gets_a_date_and_is_archived_is_one_change(workspace):

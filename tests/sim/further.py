@@ -239,7 +239,7 @@ class Further(Wider):
 
     def tidy(self, machine: Machine) -> bool:
         """Put a notebook in order."""
-        return bool(tidying.tidy(self.open(machine), machine.agent, Mode.ALWAYS, is_capped=False).run)
+        return bool(tidying.tidy(self.open(machine), machine.agent, Mode.ALWAYS, confirm=bool).run)
 
     def sleep(self, machine: Machine) -> bool:
         """Let an agent sleep: all phases."""

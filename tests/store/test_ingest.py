@@ -77,6 +77,12 @@ def confirmed(line: Line, writer: str = TANK, seen: int = 1, at: str = "2026-11-
     return PATTERNS.encode(edits.confirm(line, writer, at, seen=seen, sessions=1)) + b"\n"
 
 
+def written_by_hand(here: Here) -> None:
+    """Write a file of the clan before any command made a database."""
+    (here.workspace.clan / OTHER).parent.mkdir(parents=True)
+    (here.workspace.clan / OTHER).write_bytes(PATTERNS.encode(logged("Check the cache key")) + b"\n")
+
+
 def test_a_logged_line_is_found_and_goes_out_until_the_tree_has_it(here: Here) -> None:
     line = here.log("Check the cache key")
     assert [each.id for each in here.workspace.patterns.best("sight", 5)] == [line.id]
@@ -110,7 +116,7 @@ def test_deleting_the_database_at_any_moment_loses_nothing_and_changes_no_answer
 
 
 def test_a_sqlite_that_is_too_old_is_named_and_no_database_called_damaged(here: Here, monkeypatch) -> None:
-    here.log("A lesson")
+    written_by_hand(here)
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 26, 0))
     with pytest.raises(FleetError, match=r"older than 3\.32"):
         list(here.workspace.patterns.lessons())
@@ -345,7 +351,7 @@ def test_a_changed_row_is_noticed_though_sqlite_finds_nothing_wrong_with_it(here
 
 
 def test_the_first_of_two_that_make_the_database_is_waited_for_and_a_correction_waits_for_neither(here: Here) -> None:
-    here.log("Check the cache key")
+    written_by_hand(here)
     with here.workspace.files.lock(here.workspace.local / "locks" / f"state-{SCHEMA_NUMBER}.lock"):
         other = Workspace(here.root, here.workspace.world)
         assert not other.db.refresh(0.05)
@@ -356,7 +362,7 @@ def test_the_first_of_two_that_make_the_database_is_waited_for_and_a_correction_
 
 
 def test_a_reader_that_cannot_write_answers_from_memory(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    here.log("Check the cache key")
+    written_by_hand(here)
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert here.workspace.patterns.count() == 1
     assert not (here.root / ".fleet" / f"state-{SCHEMA_NUMBER}.db").exists()

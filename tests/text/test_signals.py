@@ -24,7 +24,7 @@ WEAKEST = Triggers(minimum="weak")
 def heard(message: str, settings: Triggers | None = None) -> str:
     """Return the kind of correction, "" for none; praise is none."""
     signal = signals.detect(message, settings)
-    return "" if signal is None or signal.kind == signals.PRAISE else signal.kind
+    return "" if signal is None or signal.is_praise else signal.kind
 
 
 # Phrases, their kinds and weights.
