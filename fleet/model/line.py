@@ -167,10 +167,10 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
     def marks(self, part: Literal["over", "purge"]) -> dict[tuple[str, str], str]:
         """Return the marks of a part on values: the largest stamp by (writer, field), whoever set it."""
         marks: dict[tuple[str, str], str] = {}
-        stated = [each for column in self.w.values() if (each := getattr(column, part))]
-        for writer, fields in chain.from_iterable(each.items() for each in stated):
-            for field, stamp in fields.items() if writer != CARRIED else ():
-                marks[writer, field] = max(stamp, marks.get((writer, field), ""))
+        for column in self.w.values():
+            for writer, fields in getattr(column, part).items():
+                for field, stamp in fields.items() if writer != CARRIED else ():
+                    marks[writer, field] = max(stamp, marks.get((writer, field), ""))
         return marks
 
     def purger(self, writer: str, field: str, stamp: str) -> str:
@@ -233,22 +233,24 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
             columns |= {writer: Column(first=first)} if first else {}
         return Line(self.id, columns)
 
-    def stamps(self) -> Iterator[str]:
-        """Yield every stamp in a line, including those of removes and marks, unordered and with duplicates."""
+    def stamps(self) -> list[str]:
+        """Return every stamp in a line, including those of removes and marks, unordered and with duplicates."""
+        stamps = [column.add for column in self.w.values() if column.add]
         for column in self.w.values():
-            if column.add:
-                yield column.add
-            for stamp, _ in column.set.values():
-                yield stamp
-            for stamps in (column.rem, *column.over.values(), *column.purge.values()):
-                yield from stamps.values()
+            if column.set or column.rem or column.over or column.purge:
+                stamps += [stamp for stamp, _ in column.set.values()]
+                stamps += chain(*map(dict.values, (column.rem, *column.over.values(), *column.purge.values())))
+        return stamps
 
     def newest_stamps(self, cut: str = "~") -> dict[str, str]:
         """Return the largest stamp within the cut that each writer issued in a line, "" where all lie beyond it."""
         newest: dict[str, str] = {}
         for writer, column in self.w.items():
-            if stamps := [*filter(None, [column.add]), *(stamp for stamp, _ in column.set.values())]:
-                newest[writer] = max((stamp for stamp in stamps if stamp <= cut), default="")
+            if column.add or column.set:
+                newest[writer] = column.add if column.add <= cut else ""
+            for stamp, _ in column.set.values():
+                if newest[writer] < stamp <= cut:
+                    newest[writer] = stamp
         return newest
 
     def wording_writers(self) -> dict[str, str]:

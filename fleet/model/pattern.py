@@ -204,7 +204,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def last_seen(self) -> str:
         """Stamp of the newest live add, of a retired lesson of any, else of the first sight; "" if all lie ahead."""
         first = self.at if self.at <= self.cut else ""
-        return max((stamp for stamp in (self.live or self.adds).values() if stamp <= self.cut), default=first)
+        return max([stamp for stamp in (self.live or self.adds).values() if stamp <= self.cut], default=first)
 
     @property
     def recency(self) -> str:
@@ -229,7 +229,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         sessions, totals, parts = (self.totals.get("sessions", {}), self.totals.get(name, {}), self.parts.get(name, {}))
         each_max = limits.SESSION_SEEN_MAX if name == "seen" else 1
         writer_max = each_max * limits.WRITER_SESSIONS_MAX
-        weight = min(writer_max, sum(min(count, limits.WRITER_SESSIONS_MAX) for count in parts.values()))
+        weight = min(writer_max, sum([min(count, limits.WRITER_SESSIONS_MAX) for count in parts.values()]))
         for writer, total in totals.items():
             weight += min(total, each_max * (sessions.get(writer) or 1), writer_max)
         return weight
@@ -269,11 +269,11 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
     wording_writers = counted.wording_writers()
     fields, edited, has_future_edit = _folded_fields(counted, wording_writers, policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
-    removed = _removed(columns)
+    removed = reduce(orset.join, [column.rem for column in columns.values() if column.rem], dict[str, str]())
     live = orset.live(adds, removed) if removed else adds
-    first_seen = ((at, writer) for writer, column in columns.items() if (at := column.first_seen()))
+    first_seen = [(at, writer) for writer, column in columns.items() if (at := column.first_seen())]
     at, by = min(first_seen, default=(clock.ZERO, ""))
-    loggers = {names.agent_of(writer) for writer, column in columns.items() if _has_logged(column)}
+    loggers = [names.agent_of(writer) for writer, column in columns.items() if _has_logged(column)]
     return Pattern(
         id=line.id,
         fields=fields,
@@ -282,11 +282,11 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
         adds=adds,
         live=live,
         totals=_totals(columns),
-        parts=_join_parts(column.parts for column in columns.values()),
+        parts=_join_parts([column.parts for column in columns.values() if column.parts]),
         cut=policy.cut,
         at=at,
         by=by,
-        loggers=frozenset(loggers - {names.IMPORT}),
+        loggers=frozenset(loggers) - {names.IMPORT},
         by_hand=_by_hand(columns),
         mine=policy.mine.intersection(columns),
         is_published=fields.get("state") == "published" and edited.get("state", ("", ""))[1] in policy.mine,
@@ -370,10 +370,6 @@ def _folded_fields(
     values.pop(AT, None)
     edited = {field: (register.stamp, register.replica) for field, register in registers.items() if field != AT}
     return dict(sorted(values.items())), edited, has_future_edit
-
-
-def _removed(columns: Mapping[str, Column]) -> dict[str, str]:
-    return reduce(orset.join, (column.rem for column in columns.values() if column.rem), dict[str, str]())
 
 
 def is_undone_before_sent(news: Line, base: Line | None) -> bool:

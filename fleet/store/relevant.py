@@ -118,12 +118,11 @@ class _Weights(msgspec.Struct, frozen=True):
 
 def _telling(text: str) -> list[str]:
     """Return the words of a text that tell something, as the index has them, each once."""
-    words = similarity.Words(text).indexed().split()
-    return list(dict.fromkeys(word.casefold() for word in words if _is_telling(word)))
+    return list(dict.fromkeys(word.casefold() for word in similarity.Words(text).words() if _is_telling(word)))
 
 
 def _is_telling(word: str) -> bool:
-    is_long = len(word) >= _WORD_CHARS_MIN if word.isascii() else word[:1].isalpha()  # a sign's letter is none
+    is_long = len(word) >= _WORD_CHARS_MIN if word.isascii() else word[:1].isalpha()
     return is_long and not word.isdigit() and not similarity.is_stop(word) and word.casefold() not in _ASIDE
 
 

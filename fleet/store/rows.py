@@ -335,7 +335,7 @@ class Rows:
         values = (
             *(record.id, data, checksum(data), text, "" if alike in (record.id, _NO_WORDS) else alike),
             *(folded.merged_into, int(folded.is_listed), int(folded.is_published), int(folded.state == "retired")),
-            *(_triggered(folded), folded.witnesses(), folded.weight("sessions"), folded.weight("seen")),
+            *(_triggered(folded, text), folded.witnesses(), folded.weight("sessions"), folded.weight("seen")),
             *(folded.recency, newest, ripens, int(bool(purged or record.marks("purge"))), int(_is_used(folded))),
             *(int(folded.has_future_edit), self._generation),
         )
@@ -663,10 +663,10 @@ def _decoded(raw: bytes) -> Line:
     return record
 
 
-def _triggered(folded: pattern.Pattern) -> int:
+def _triggered(folded: pattern.Pattern, text: str) -> int:
     """Return 2 for a lesson with a trigger, 1 if its words name a step, 2 more if it was logged here; else 0."""
     given = folded.trigger
-    named = mentions.trigger(given, folded.text, folded.correct, folded.value("wrong"))
+    named = mentions.trigger(given, text, folded.correct, folded.value("wrong"))
     return (2 if given else 1) + 2 * folded.is_own if named else 0
 
 

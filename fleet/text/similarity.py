@@ -63,7 +63,7 @@ class Words:
     """Words and symbols of a text, as tokens of the full-text index."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self._text = strip_controls(text if text.isascii() else unicodedata.normalize("NFC", text))
 
     def indexed(self) -> str:
         """Return the text for a full-text table: its words, then symbols with the word behind them, as in ``--json``.
@@ -71,27 +71,46 @@ class Words:
         Words of scripts without blanks come letter by letter: a phrase of them matches anywhere. Each end of a run of
         symbols is a token, so that ``->`` matches ``|->``.
         """
-        words, symbols = _tokens(self.text)
-        for run, after in symbols:
-            words += [run[start:] + after for start in range(min(len(run), _SYMBOLS_MAX))]
-        return " ".join(words)
+        # The tokenizer takes ASCII apart as `words` does.
+        tokens = [self._text] if self._text.isascii() else self.words()
+        for run, after in self._symbols():
+            tokens += [run[start:] + after for start in range(min(len(run), _SYMBOLS_MAX))]
+        return " ".join(tokens)
+
+    def words(self) -> list[str]:
+        """Return the words, and letters of scripts without blanks, in their order."""
+        return _WORD.findall(self._text)
 
     def phrases(self) -> list[str]:
         """Return full-text expressions of the literal text: its words as a phrase, and each run of symbols."""
-        words, symbols = _tokens(self.text)
+        words = self.words()
         phrase = [_quoted(" ".join(words))] if words else []
-        return phrase + [
-            f"{_quoted(run[:_SYMBOLS_MAX] + (after if len(run) <= _SYMBOLS_MAX else ''))} *" for run, after in symbols
-        ]
+        signs = (run[:_SYMBOLS_MAX] + after * (len(run) <= _SYMBOLS_MAX) for run, after in self._symbols())
+        return phrase + [f"{_quoted(sign)} *" for sign in signs]
 
     def terms(self) -> list[str]:
-        """Return a full-text expression for each word that is no stop word."""
-        words, symbols = _tokens(self.text[:CHARS_MAX])
-        words = [word for word in words if not is_stop(word)]
+        """Return a full-text expression for each word at the beginning that is no stop word."""
+        start = Words(self._text[:CHARS_MAX])
+        words = [word for word in start.words() if not is_stop(word)]
         pairs = [f"{one} {other}" for one, other in pairwise(words) if _is_letter(one) and _is_letter(other)]
         alone = [word for word in words if not _is_letter(word)] or ([] if pairs else words)
-        terms = dict.fromkeys([*alone, *pairs, *(run[:_SYMBOLS_MAX] + after for run, after in symbols)])
+        terms = dict.fromkeys([*alone, *pairs, *(run[:_SYMBOLS_MAX] + after for run, after in start._symbols())])
         return [_quoted(term) for term in terms][:TERMS_MAX]
+
+    def _symbols(self) -> list[tuple[str, str]]:
+        """Return each run of symbols with the word right behind it."""
+        symbols: list[tuple[str, str]] = []
+        for match in _SYMBOLS.finditer(self._text):
+            run, after = match["run"], match["after"]
+            if after and run in _JOINERS and re.match(_SPACED, self._text[match.start() - 1 : match.start()]):
+                continue
+            *alone, last = _PUNCTUATION.split(run)
+            if last and after:
+                symbols.append((_private(last), after))
+            else:
+                alone.append(last)
+            symbols += [(_private(core), "") for part in alone if (core := part.rstrip(".:"))]
+        return symbols
 
     @staticmethod
     def stems(words: Iterable[str]) -> dict[str, str]:
@@ -109,23 +128,6 @@ class Words:
 def is_stop(word: str) -> bool:
     """Return whether a word is a stop word: in most lessons, or without a meaning of its own."""
     return word.casefold() in _words("stop")
-
-
-def _tokens(text: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the words of a text, and each run of symbols with the word right behind it."""
-    text = strip_controls(text if text.isascii() else unicodedata.normalize("NFC", text))
-    symbols: list[tuple[str, str]] = []
-    for match in _SYMBOLS.finditer(text):
-        run, after = match["run"], match["after"]
-        if after and run in _JOINERS and re.match(_SPACED, text[match.start() - 1 : match.start()]):
-            continue
-        *alone, last = _PUNCTUATION.split(run)
-        if last and after:
-            symbols.append((_private(last), after))
-        else:
-            alone.append(last)
-        symbols += [(_private(core), "") for part in alone if (core := part.rstrip(".:"))]
-    return _WORD.findall(text), symbols
 
 
 def _private(symbols: str) -> str:

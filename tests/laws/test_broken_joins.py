@@ -7,6 +7,7 @@ that a law which complains of everything is no proof either.
 import inspect
 import json
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, NamedTuple
 
 import msgspec
@@ -737,11 +738,15 @@ def _parts_of_all(line: Line, policy: Policy) -> dict[str, dict[str, int]]:
 
 def _live_whoever_removed(line: Line, policy: Policy) -> dict[str, str]:
     """Who is blocked here removes all the same."""
-    return orset.live(fold(line, policy).adds, pattern._removed(line.w))
+    return orset.live(fold(line, policy).adds, _removed(line))
+
+
+def _removed(line: Line) -> dict[str, str]:
+    return reduce(orset.join, (column.rem for column in line.w.values()), {})
 
 
 def _remove_wins_live(line: Line, policy: Policy) -> dict[str, str]:
-    removed = pattern._removed(line.w)
+    removed = _removed(line)
     return {w: s for w, s in fold(line, policy).live.items() if s > max(removed.values(), default="")}
 
 

@@ -308,6 +308,14 @@ def test_a_word_holds_the_letters_and_digits_of_latin_greek_cyrillic_and_armenia
     assert inside == {char for char in letters if char < "\u0590" or "\u1e00" <= char < "\u2000"}
 
 
+def test_the_tokenizer_takes_ascii_apart_as_a_query_does():
+    for char in map(chr, range(128)):
+        connection = table_of(f"ab{char}cd")
+        connection.execute("CREATE VIRTUAL TABLE term USING fts5vocab (words, instance)")
+        found = connection.execute("SELECT term FROM term WHERE term < 'z' ORDER BY offset").fetchall()
+        assert [term for (term,) in found] == [word.lower() for word in Words(f"ab{char}cd").words()], char
+
+
 def test_the_other_wording_is_nearly_always_a_candidate(source):
     wanted = report.ask([pair for pair in PAIRS if pair.label == "same"], source)
     assert sum(each.was_candidate for each in wanted) >= 0.95 * len(wanted)
