@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.text.screening import for_terminal, markdown_escape, redact, screen, strip_controls
+from fleet.text.screening import for_terminal, markdown_escape, screen, strip_controls
 from tests.pace import within
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -92,7 +92,7 @@ EVERY_HINT = "xox sk- eyj akia secret token key hf_ gh" + "p_ :// @ bearer " + D
 def test_64_kib_of_anything_repeated_is_screened_at_once(unit: str) -> None:
     rest = f"\n!{EVERY_HINT}"  # behind it, so that the pre-checks have to read all of it, too
     text = (unit * (SIZE // len(unit) + 1))[: SIZE - len(rest)] + rest
-    for step in (screen, redact, for_terminal, markdown_escape):
+    for step in (screen, for_terminal, markdown_escape):  # a screening redacts
         with within(SLOW_S, step.__name__):
             step(text)
 
