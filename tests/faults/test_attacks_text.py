@@ -97,9 +97,7 @@ def test_64_kib_of_anything_repeated_is_screened_at_once(unit: str) -> None:
             step(text)
 
 
-@pytest.mark.parametrize(
-    "unit", ["a", "A", "_", "eyJ", "-eyJ", "KEY", "A_KEY=<", "://a", "xoxb-", "ghs_.", DASHES], ids=ascii
-)
+@pytest.mark.parametrize("unit", ["a", "_", "-eyJ", "KEY", "A_KEY=<", "://a", "ghs_.", DASHES], ids=ascii)
 def test_eight_times_the_text_takes_no_sixty_four_times_the_time(unit: str) -> None:
     """A pattern that is only just quadratic stays under the bound above at 64 KiB, but not here."""
     text = EVERY_HINT + unit * (8 * SIZE // len(unit))
