@@ -84,6 +84,11 @@ def shard_of(root: Path) -> Path:
     return shard
 
 
+def cuts(start: int, end: int) -> list[int]:
+    """Return where to cut what stands between two places: next to both of them at every byte, else at every fifth."""
+    return sorted({*range(start, start + 8), *range(start, end, 5), *range(end - 8, end + 1)})
+
+
 # --- 3: a torn last line --------------------------------------------------------------------------------------------
 
 
@@ -94,7 +99,7 @@ def test_a_shard_torn_at_any_byte_keeps_its_earlier_lines_and_takes_new_ones(roo
     whole = shard.read_bytes()
     log_file.unlink()  # alone, so that nothing is healed from the log
     start = whole.rindex(b"\n", 0, -1) + 1
-    for end in range(start, len(whole) + 1):
+    for end in cuts(start, len(whole)):
         shutil.rmtree(root / ".fleet/quarantine", ignore_errors=True)
         shard.write_bytes(whole[:end])
         workspace = opened(root)
@@ -135,7 +140,7 @@ def test_a_log_torn_at_any_byte_keeps_its_earlier_entries_and_takes_new_ones(roo
     before, shard_before = log_file.read_bytes(), shard.read_bytes()
     log(root, "lesson 1")
     whole = log_file.read_bytes()
-    for end in range(len(before), len(whole) + 1):
+    for end in cuts(len(before), len(whole)):
         log_file.write_bytes(whole[:end])
         shard.write_bytes(shard_before)  # torn while it was written: what was logged had not been counted yet
         forget(root)
@@ -402,7 +407,7 @@ def peak_mb(bench, where: str, *words: str) -> tuple[int, subprocess.CompletedPr
     return int(done.stderr.splitlines()[-1]), done
 
 
-@pytest.mark.parametrize("words", [["patterns"], ["status"], ["sync"], ["start"]], ids=lambda words: words[0])
+@pytest.mark.parametrize("words", [["patterns"], ["sync"], ["start"]], ids=lambda words: words[0])
 def test_a_line_of_a_gigabyte_does_not_fill_the_memory(bench, words):
     bench.join("velma")
     bench.correct("velma", LESSON)
