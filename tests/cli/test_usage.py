@@ -96,9 +96,10 @@ def test_nobody_is_asked_about_a_backup_that_cannot_be_read(bench, w):
 
 
 @pytest.mark.parametrize(
-    "buffered", [{"PYTHONUNBUFFERED": ""}, {"PYTHONUNBUFFERED": "1"}], ids=["at the end", "at once"]
+    ("buffered", "as_json"),
+    [({"PYTHONUNBUFFERED": ""}, ["--json"]), ({"PYTHONUNBUFFERED": "1"}, [])],
+    ids=["json at the end", "text at once"],
 )
-@pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["text", "json"])
 def test_a_command_whose_answer_cannot_be_written_is_done_all_the_same_and_no_second_try_doubles_it(
     bench, w, buffered, as_json
 ):

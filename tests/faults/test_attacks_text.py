@@ -177,7 +177,7 @@ def test_every_other_letter_mark_number_and_sign_stays() -> None:
 
 
 @given(st.text(alphabet=st.characters() | st.sampled_from([chr(code) for code in HIDDEN if code < 0x10000])))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_format_character_hides_a_direction(text: str) -> None:
     screened = screen(text).text
     assert not any(unicodedata.bidirectional(letter) in {"LRE", "RLE", "LRO", "RLO", "PDF"} for letter in screened)
@@ -384,7 +384,7 @@ MARKUP = st.lists(
 
 
 @given(MARKUP)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_mixture_of_marks_becomes_markdown(text: str) -> None:
     _assert_inert(text)
 

@@ -255,7 +255,7 @@ PIECES = (
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from(["- ", "  ", "  - ", "    - ", ""])), max_size=8))
 def test_every_line_of_a_list_with_marks_is_in_a_lesson_or_named(rows):
     words = [f"zap{number}" for number in range(len(rows))]

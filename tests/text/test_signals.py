@@ -481,7 +481,7 @@ _PIECES = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=160, deadline=None)
 @given(st.lists(_PIECES, min_size=1, max_size=8), st.booleans(), st.booleans())
 @example(["n*o", ", use b"], False, False)
 @example(["i don't want", " it"], True, True)
