@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults.test_sync import LESSON, SLOT, Bench, line
 
-RENAMES = int(os.environ.get("FLEET_TEST_RENAMES", "1000"))
+RENAMES = int(os.environ.get("FLEET_TEST_RENAMES", "500"))
 PAUSE_S = 0.004
 OTHERS = [f"A lesson that nobody touches, number {number}" for number in range(200)]
 

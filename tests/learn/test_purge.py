@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shutil
 import subprocess
 
 import pytest
@@ -27,10 +28,15 @@ class Clan:
         self.folder = folder
         self.now_ms = DAY_1_MS
         self.remote = folder / "clan.git"
-        subprocess.run(["git", "init", "-q", "--bare", str(self.remote)], check=True)
-        self.spaces = {}
-        for number, agent in enumerate(("velma", "tank")):
-            self.spaces[agent] = self.opened(agent, number)
+        subprocess.run(["git", "init", "-q", "--bare", "--template=", str(self.remote)], check=True)
+        self.open()
+
+    def open(self):
+        self.spaces = {agent: self.opened(agent, number) for number, agent in enumerate(("velma", "tank"))}
+
+    def close(self):
+        for each in self.spaces.values():
+            each.close()
 
     def opened(self, agent, number):
         root = self.folder / agent
@@ -86,21 +92,34 @@ class Clan:
 def clan(tmp_path):
     made = Clan(tmp_path)
     yield made
-    for each in made.spaces.values():
-        each.close()
+    made.close()
 
 
-@pytest.fixture
-def leaked(clan):
-    """A lesson with a secret, logged by velma and confirmed by tank; a day goes by in which nobody writes a word."""
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The clan of ``leaked``, and beside it a copy of its folder as it was."""
+    clan = Clan(tmp_path_factory.mktemp("leaked"))
     for agent in ("velma", "tank"):
         clan.pattern = clan.correct(agent, SECRET)
         clan.correct(agent, OTHER)
         clan.sync(agent)
     clan.sync("velma")
     assert SECRET in clan.tip()
-    clan.now_ms += 3 * DAY_MS
+    clan.close()
+    shutil.copytree(clan.folder, clan.folder.with_name("leaked-kept"), symlinks=True)
     return clan
+
+
+@pytest.fixture
+def leaked(made):
+    """A lesson with a secret, logged by velma and confirmed by tank; a day goes by in which nobody writes a word."""
+    for path in made.folder.iterdir():
+        shutil.rmtree(path)
+    shutil.copytree(made.folder.with_name("leaked-kept"), made.folder, symlinks=True, dirs_exist_ok=True)
+    made.open()
+    made.now_ms = DAY_1_MS + 3 * DAY_MS
+    yield made
+    made.close()
 
 
 @pytest.mark.parametrize(("named", "is_first"), [("secret", False), ("other", True)])

@@ -60,18 +60,12 @@ def test_what_one_agent_writes_by_hand_is_in_the_other_ones_files_without_a_comm
     assert count(crew, "bob") == 1
 
 
-def test_a_session_finds_its_text_ready(crew):
-    crew.quick("ann")
-    crew.up("ann")
-    crew.write_by_hand("ann", "ann", 1, HAND)
-    assert until(lambda: HAND in (crew.folder / "ann/.fleet/ready/start-ann.txt").read_text())
-
-
-def test_one_that_starts_takes_in_what_was_written_while_none_ran(crew):
+def test_one_that_starts_takes_in_what_was_written_while_none_ran_and_a_session_finds_its_text_ready(crew):
     crew.quick("ann")
     crew.write_by_hand("ann", "ann", 1, HAND)
     crew.up("ann")
     assert until(lambda: HAND in crew.lines("ann"))
+    assert until(lambda: HAND in (crew.folder / "ann/.fleet/ready/start-ann.txt").read_text())
 
 
 def test_it_catches_up_when_the_remote_comes_back(crew):
@@ -236,7 +230,7 @@ def test_a_home_that_came_later_is_watched_as_well_whenever_its_agent_was_entere
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
 def test_it_ends_within_two_seconds_and_says_so(crew, how):
     crew.quick("ann")
     child = crew.up("ann")
@@ -259,7 +253,7 @@ def test_on_a_terminal_it_names_what_it_does_and_how_it_is_stopped_and_says_that
     begun = os.read(ours, 4096).decode()
     assert "fleet: the sidecar of ann takes in what is written by hand, and syncs after a quiet moment." in begun
     assert "Ctrl-C stops it" in begun
-    ended_in_s(child, signal.SIGINT)
+    assert ended_in_s(child, signal.SIGINT) < END_S
     assert "fleet: the sidecar of ann stopped" in os.read(ours, 4096).decode()
     os.close(ours)
 

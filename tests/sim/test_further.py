@@ -12,7 +12,7 @@ from fleet.reflect.promotion import Promotions
 from tests.sim.further import Further
 from tests.sim.simulator import FURTHER_FROM, history
 
-SEEDS = range(FURTHER_FROM, FURTHER_FROM + 12)
+SEEDS = range(FURTHER_FROM, FURTHER_FROM + 6)
 RARE = ("restore_all", "name_guest", "answer_inbox", "settle_elsewhere", "demote", "block_and_retire")
 """What need not happen in so few histories."""
 
