@@ -251,7 +251,7 @@ def pages(folder: Path) -> dict[str, bytes]:
 
 CORRECT = ("correct", "--wrong", "w", "--right", "r", "--pattern", "Another lesson")
 APPENDS = {"the first ever": False, "one more": True}
-PAGES_STEPS = {} if EVERY else {"pwrite": 8, "fdatasync": 2}
+PAGES_STEPS = {} if EVERY else {"pwrite": 16, "fdatasync": 2, "unlink": 3}
 """SQLite writes a new database by its pages, and each looks like the one before."""
 
 

@@ -25,7 +25,7 @@ from tests.reflect.quarter import BEGIN_MS, DAY_MS, HOUR_MS, Machine, Sat, Seen
 from tests.reflect.test_sleeping import Dying
 
 ALL = os.environ.get("FLEET_QUARTER") == "all"
-EVERY, NIGHTS, KILLS = (1, 1, 1) if ALL else (12, 6, 12)
+EVERY, NIGHTS, KILLS = (1, 1, 1) if ALL else (12, 6, 8)
 """Of each seat's sessions, of the nights, and of the writes that a sleep is killed at: each so many-th."""
 
 QUOTED = "Workaround: quoted the glob in release.sh, zsh expands it"
