@@ -336,7 +336,6 @@ WORDS = "İSTANBUL I ı ß ǅ naïve 中文 🎯 Überprüfe"
     [
         {"LC_ALL": "C"},
         {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        {"LC_ALL": "C.UTF-8"},
         {"LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8"},
         {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
     ],

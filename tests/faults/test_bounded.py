@@ -69,21 +69,21 @@ def tiny_shards() -> Files:
 
 
 def newer_lines() -> Files:
-    lines = (b'{"id":"p-%016x","v":9,"z":%d}\n' % (number, number) for number in range(20_000))
+    lines = (b'{"id":"p-%016x","v":9,"z":%d}\n' % (number, number) for number in range(10_000))
     yield f"patterns.d/{JUNK}.jsonl", b"".join(lines)
 
 
 def merged_in_a_ring() -> Files:
     lines = []
-    for number in range(2_000):
-        first = {"text": f"Lesson {number}", "merged_into": f"p-{(number + 1) % 2_000 + 100:016x}"}
+    for number in range(1_000):
+        first = {"text": f"Lesson {number}", "merged_into": f"p-{(number + 1) % 1_000 + 100:016x}"}
         column = {"add": "2026-11-20T22:30:00.123Z-0000", "first": first, "n": {"seen": 3}}
         lines.append(json.dumps({"id": f"p-{number + 100:016x}", "w": {JUNK: column}}).encode() + b"\n")
     yield f"patterns.d/{JUNK}.jsonl", b"".join(lines)
 
 
 def one_lesson_in_many_shards() -> Files:
-    for number in range(3_000):
+    for number in range(1_500):
         writer = f"slash.{number:08x}"
         yield f"patterns.d/{writer}.jsonl", line(7, f"A lesson worded by {number:06d}", writer)
 
@@ -150,8 +150,9 @@ def test_what_somebody_pushed_costs_ten_seconds_once_and_nothing_afterwards(stag
     init = cost(stage, "init", "--agent", "tank", "--remote", str(stage.remote), "--yes")
     once = [init, cost(stage, "sync"), cost(stage, "correct", "--wrong", "w", "--right", "r", "--pattern", "Pin it")]
     once.append(cost(stage, "sync"))
-    assert is_within(sum(each.cpu_s for each in once[:2]), ONCE_S), once  # what came in
-    assert is_within(sum(each.cpu_s for each in once[2:]), ONCE_S), once  # the first change, and the edition
+    once_s = ONCE_S if attack in HELD else ONCE_S / 2  # of what is read, there is half as much as it was measured with
+    assert is_within(sum(each.cpu_s for each in once[:2]), once_s), once  # what came in
+    assert is_within(sum(each.cpu_s for each in once[2:]), once_s), once  # the first change, and the edition
     after = [cost(stage, *words) for words in (("sync",), ("start",))]
     assert is_within(max(each.cpu_s for each in after), AFTER_S), after
     assert max(each.peak_bytes for each in [*once, *after]) < MEMORY_BYTES

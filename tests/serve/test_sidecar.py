@@ -94,12 +94,12 @@ def test_it_reads_new_settings_and_keeps_the_former_ones_while_they_are_wrong(cr
 # --- fault 20 ---------------------------------------------------------------------------------------------------------
 
 
-def test_of_ten_that_start_one_lives_and_the_others_say_so(crew):
+def test_of_several_that_start_one_lives_and_the_others_say_so(crew):
     crew.join("ann")
-    children = [crew.sidecar("ann") for _ in range(10)]
+    children = [crew.sidecar("ann") for _ in range(5)]
     assert until(lambda: sum(child.poll() is None for child in children) == 1, 60)
     gone = [child for child in children if child.poll() is not None]
-    assert [child.returncode for child in gone] == [0] * 9
+    assert [child.returncode for child in gone] == [0] * 4
     assert all("looks after ann already" in child.communicate()[0] for child in gone)
     (alive,) = set(children) - set(gone)
     assert json.loads(crew.run("ann", "sidecar", "status", "--json").stdout)["pid"] == alive.pid
@@ -138,7 +138,7 @@ def test_status_tells_whether_it_runs(crew):
 def test_killed_again_and_again_it_loses_nothing_and_counts_nothing_twice(crew):
     crew.quick("ann")
     rng = random.Random(21)
-    for number in range(8):
+    for number in range(5):
         child = crew.sidecar("ann")
         time.sleep(rng.uniform(0.2, 1.2))
         crew.write_by_hand("ann", "ann", number, HAND)
@@ -150,14 +150,14 @@ def test_killed_again_and_again_it_loses_nothing_and_counts_nothing_twice(crew):
                 continue
         child.wait()
     crew.up("ann")
-    assert until(lambda: count(crew, "ann") == 8, 40), crew.events("ann")
+    assert until(lambda: count(crew, "ann") == 5, 40), crew.events("ann")
     crew.run("ann", "sync")
     crew.join("bob")
     crew.run("bob", "sync")
-    assert count(crew, "bob") == 8
+    assert count(crew, "bob") == 5
     log = Log.parse((crew.folder / "ann/agents/ann/corrections.md").read_bytes())
-    assert len(log.entries) == 8
-    assert len({record.id for record in log.records}) == len(log.records) == 8
+    assert len(log.entries) == 5
+    assert len({record.id for record in log.records}) == len(log.records) == 5
 
 
 # --- fault 25 ---------------------------------------------------------------------------------------------------------

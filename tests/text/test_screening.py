@@ -658,6 +658,12 @@ def test_what_is_doubtful_is_not_certain() -> None:
         "<secret>{a ",
         "a1|",
         "'x1' == pass",
+        "_",
+        "-eyJ",
+        "A_KEY=<",
+        "://a",
+        "ghs_.",
+        "-----",
     ],
 )
 def test_the_cost_grows_with_the_text_and_not_faster(unit: str) -> None:
