@@ -115,7 +115,7 @@ class Stage:
     def join(self, agent: str, where: str | None = None) -> str:
         """Make a workspace that shares the bare repository; return its folder's name."""
         if not self.remote.exists():
-            self.git("init", "--quiet", "--bare", str(self.remote))
+            self.git("init", "--quiet", "--bare", "--template=", str(self.remote))  # no samples of hooks
             with (self.remote / "config").open("a") as config:
                 config.write("[receive]\n\tautoGc = false\n")  # a process more for each push
         self.run(where or agent, "init", "--agent", agent, "--remote", str(self.remote), "--yes")

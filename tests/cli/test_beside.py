@@ -212,9 +212,16 @@ def test_an_entry_that_was_counted_with_the_text_below_it_counts_once(w):
     assert known(w) == before, "the old lesson stays as it was, and counts once"
 
 
-@pytest.mark.parametrize("waits", ["below", "above", "none", "bare"])
+LESSON_EDITED, RIGHT_EDITED = ("over sed", "over sed for input"), ("awk -v", "awk with -v")
+TITLE_EDITED = ("— sed broke", "— sed did break")
+
+
 @pytest.mark.parametrize(
-    ("old", "new"), [("over sed", "over sed for input"), ("awk -v", "awk with -v"), ("— sed broke", "— sed did break")]
+    ("waits", "old", "new"),
+    [
+        *(("below", *edited) for edited in (LESSON_EDITED, RIGHT_EDITED, TITLE_EDITED)),
+        *(("above", *LESSON_EDITED), ("none", *TITLE_EDITED), ("bare", *RIGHT_EDITED)),
+    ],
 )
 def test_an_entry_that_is_edited_counts_once_wherever_its_record_stands(w, waits, old, new):
     bare = "\n## Port\nIt is 8080, and that is that.\n"

@@ -490,12 +490,12 @@ def test_a_hint_of_an_import_can_be_run_as_it_is_printed_and_stands_only_where_i
     assert "issues.jsonl:1: an issue of a tracker, and no lesson: The build is red" in shown
 
 
-@pytest.mark.parametrize("right", ["right", "correct", "correction"])
 @pytest.mark.parametrize(
-    ("field", "name", "author"),
+    ("right", "field", "name", "author"),
     [
-        *((field, "ada", "ada") for field in ("agent", "agent_id", "agentId", "author", "by")),
-        *(("author", "Ada", "ada"), ("author", "Ada L. <a@b.c>", "velma"), ("by", "", "velma")),
+        *(("right", field, "ada", "ada") for field in ("agent", "agent_id", "agentId", "author", "by")),
+        *(("right", "author", "Ada", "ada"), ("right", "author", "Ada L. <a@b.c>", "velma")),
+        *(("correct", "by", "", "velma"), ("correction", "author", "ada", "ada")),
     ],
 )
 def test_a_record_of_wrong_and_right_is_read_and_its_author_is_whom_it_names(bench, w, right, field, name, author):

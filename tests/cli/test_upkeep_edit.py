@@ -34,9 +34,10 @@ def test_an_edit_wins_over_the_first_word_everywhere_and_tells_who_and_when(stag
     assert stage.seen("velma") == {LESSON: 2}, "an edit counts nothing"
 
 
-@pytest.mark.parametrize(
-    ("said", "value"),
-    [
+def test_a_value_is_text_but_for_importance_and_tags(stage):
+    stage.run("w", "init", "--agent", "velma")
+    pattern = stage.correct("w", LESSON)
+    for said, value in [
         ("text=42", "42"),
         ("title=true", "true"),
         ("importance=0.75", 0.75),
@@ -47,13 +48,9 @@ def test_an_edit_wins_over_the_first_word_everywhere_and_tells_who_and_when(stag
         ("source=NaN", "NaN"),
         ("trigger=null", "null"),
         ("state=published", "published"),
-    ],
-)
-def test_a_value_is_text_but_for_importance_and_tags(stage, said, value):
-    stage.join("velma")
-    pattern = stage.correct("velma", LESSON)
-    stage.run("velma", "edit", pattern, "--set", said)
-    assert fields(stage, "velma", pattern)[said.partition("=")[0]]["value"] == value
+    ]:
+        stage.run("w", "edit", pattern, "--set", said)
+        assert fields(stage, "w", pattern)[said.partition("=")[0]]["value"] == value, said
 
 
 def test_an_importance_is_unset_by_an_empty_value_as_any_field(stage):
@@ -65,9 +62,11 @@ def test_an_importance_is_unset_by_an_empty_value_as_any_field(stage):
     assert "nothing" in stage.run("velma", "edit", pattern, "--set", "importance=", expect=None).stdout.lower()
 
 
-@pytest.mark.parametrize(
-    ("said", "code", "told"),
-    [
+def test_what_cannot_be_set_is_refused_and_nothing_changes(stage):
+    stage.run("w", "init", "--agent", "velma")
+    pattern = stage.correct("w", LESSON)
+    before = fields(stage, "w", pattern)
+    for said, code, told in [
         ("category", 2, "field=value"),
         ("=x", 2, "field=value"),
         ("Category=x", 2, "field's name"),
@@ -81,15 +80,10 @@ def test_an_importance_is_unset_by_an_empty_value_as_any_field(stage):
         ("importance=nan", 2, "from 0 to 1"),
         ('tags=["a","b"]', 2, "commas"),
         ('tags="a","b"', 2, "commas"),
-    ],
-)
-def test_what_cannot_be_set_is_refused_and_nothing_changes(stage, said, code, told):
-    stage.join("velma")
-    pattern = stage.correct("velma", LESSON)
-    before = fields(stage, "velma", pattern)
-    done = stage.run("velma", "edit", pattern, "--set", "category=good", "--set", said, expect=code)
-    assert told in done.stderr
-    assert fields(stage, "velma", pattern) == before
+    ]:
+        done = stage.run("w", "edit", pattern, "--set", "category=good", "--set", said, expect=code)
+        assert told in done.stderr, said
+        assert fields(stage, "w", pattern) == before, said
 
 
 def test_a_pattern_that_is_not_there_is_a_no(stage):

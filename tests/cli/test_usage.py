@@ -96,9 +96,10 @@ def test_nobody_is_asked_about_a_backup_that_cannot_be_read(bench, w):
 
 
 @pytest.mark.parametrize(
-    "buffered", [{"PYTHONUNBUFFERED": ""}, {"PYTHONUNBUFFERED": "1"}], ids=["at the end", "at once"]
+    ("buffered", "as_json"),
+    [({"PYTHONUNBUFFERED": ""}, ["--json"]), ({"PYTHONUNBUFFERED": "1"}, [])],
+    ids=["json at the end", "text at once"],
 )
-@pytest.mark.parametrize("as_json", [[], ["--json"]], ids=["text", "json"])
 def test_a_command_whose_answer_cannot_be_written_is_done_all_the_same_and_no_second_try_doubles_it(
     bench, w, buffered, as_json
 ):
@@ -187,6 +188,14 @@ def test_one_document_is_printed_also_where_there_is_no_workspace_or_a_lock_is_h
     assert done.returncode
 
 
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory):
+    """A workspace in which nothing is ever written."""
+    made = Bench(tmp_path_factory.mktemp("untouched"))
+    made.run("w", "init", "--agent", "velma")
+    return made
+
+
 # --- wrong usage ----------------------------------------------------------------------------------------------------
 
 
@@ -234,12 +243,13 @@ def test_one_document_is_printed_also_where_there_is_no_workspace_or_a_lock_is_h
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )
-def test_wrong_usage_is_told_and_changes_nothing(bench, w, words, code, told):
-    before = files(bench.folder / w)
-    done = bench.run(w, *words, expect=code)
+def test_wrong_usage_is_told_and_changes_nothing(untouched, words, code, told):
+    folder = untouched.folder / "w"
+    before = files(folder)
+    done = untouched.run("w", *words, expect=code)
     assert told in done.stderr
     assert done.stdout == ""
-    after = files(bench.folder / w)
+    after = files(folder)
     for path in before.keys() | after.keys():
         if path.parts[0] in {"agents", "clan-learnings"} or path.suffix == ".toml":
             assert before.get(path) == after.get(path), path
@@ -326,7 +336,6 @@ WORDS = "İSTANBUL I ı ß ǅ naïve 中文 🎯 Überprüfe"
     [
         {"LC_ALL": "C"},
         {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        {"LC_ALL": "C.UTF-8"},
         {"LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8"},
         {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
     ],
@@ -373,7 +382,7 @@ def test_a_session_whose_name_is_no_utf_8_starts_like_any_other(bench, w):
 @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "America/Los_Angeles", "UTC", "Nonsense/Zone"])
 def test_a_heading_is_in_utc_in_whatever_zone_the_machine_is(bench, w, zone):
     before = datetime.now(UTC)
-    assert real(bench, w, *CORRECT, TZ=zone).returncode == 0
+    bench.run(w, *CORRECT, TZ=zone)
     after = datetime.now(UTC)
     log = (bench.folder / w / "agents/velma/corrections.md").read_text()
     [when] = re.findall(r"(?m)^## (\d{4}-\d\d-\d\d \d\d:\d\d)Z", log)
@@ -463,8 +472,10 @@ def talkative(tmp_path_factory):
     return bench
 
 
-@pytest.mark.parametrize("words", [["patterns"], ["patterns", "--json"], ["status"], ["--help"]], ids=" ".join)
-@pytest.mark.parametrize("reads", [0, 64])
+@pytest.mark.parametrize(
+    ("words", "reads"),
+    [(["patterns"], 0), (["patterns"], 64), (["patterns", "--json"], 64), (["status"], 0), (["--help"], 0)],
+)
 def test_a_reader_that_goes_away_is_no_error_to_talk_about(talkative, words, reads):
     out, into = os.pipe()
     with subprocess.Popen(
@@ -602,17 +613,7 @@ def bad_pages(path):
     path.write_bytes(data)
 
 
-def a_torn_one(path):
-    path.write_bytes(path.read_bytes()[:5000])
-
-
-def none_at_all(path):
-    path.unlink()
-
-
-@pytest.mark.parametrize(
-    "harm", [no_database, an_empty_one, bad_pages, a_torn_one, none_at_all], ids=lambda h: h.__name__
-)
+@pytest.mark.parametrize("harm", [no_database, an_empty_one, bad_pages], ids=lambda h: h.__name__)
 def test_a_damaged_database_costs_no_lesson_and_no_count(bench, harm):
     for agent in ("velma", "tank"):
         bench.join(agent)

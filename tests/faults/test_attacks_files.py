@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -69,21 +70,23 @@ def many_bad_lines() -> bytes:
     return b"{}%b\n" % (b"x" * 500) * 2_000
 
 
-@pytest.mark.parametrize("unit", [opening, deep, deep_within_a_line, deep_but_closed, many_bad_lines])
-def test_a_shard_of_endless_rubbish_costs_bounded_memory_and_time(bench, w, unit):
+def test_a_shard_of_endless_rubbish_costs_bounded_memory_and_time(bench, w):
     bench.correct(w, LESSON)
     path = bench.clan(w) / f"patterns.d/{SLOT}.jsonl"
     bench.by_hand(path, line("before"))
-    piece = unit()
+    kinds = (opening, deep, deep_within_a_line, deep_but_closed, many_bad_lines)
     with path.open("ab") as file:
-        for _ in range(BOMB_BYTES // len(piece)):
-            file.write(piece)
-        file.write(b"\n" + line("behind") + b"\n")
+        for number, unit in enumerate(kinds):
+            piece = unit()
+            for _ in range(BOMB_BYTES // len(kinds) // len(piece)):
+                file.write(piece)
+            file.write(b"\n" + line(f"behind kind {number}") + b"\n")
     before_s = sum(os.times()[2:4])
     peak, done = peak_mb(bench, w, "patterns")
     took_s = sum(os.times()[2:4]) - before_s
     assert done.returncode == 0
-    assert all(text in done.stdout for text in (LESSON, "before", "behind"))
+    wanted = (LESSON, "before", *(f"behind kind {number}" for number in range(len(kinds))))
+    assert [text for text in wanted if text not in done.stdout] == []
     assert peak < MEMORY_MB_MAX, f"{peak} MB"
     assert took_s < 30, f"{took_s:.1f} s"
     assert path.stat().st_size > BOMB_BYTES * 0.9
@@ -211,22 +214,26 @@ def assert_page_is_inert(page: str, lessons: int) -> None:
     assert not [row for row in rows if re.match(r" {0,3}(?:```|~~~|---|===|\||>)", row)]
 
 
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
-def test_hostile_words_of_our_own_are_harmless_on_every_way_out(bench, text):
+def test_hostile_words_of_our_own_are_harmless_on_every_way_out(bench):
     bench.join("velma")
-    words = [word for name in FIELDS for word in (f"--{name}", f"Say {text}")]
-    done = bench.run("velma", "correct", *words, "--session", text.replace("\0", ""))
-    assert not RAW.search(done.stdout + done.stderr)
-    [found] = bench.patterns("velma")["patterns"]
-    fields = ("--problem", f"Say {text}", "--solution", f"Say {text}", "--context", text, "--tag", text)
-    assert not RAW.search(bench.run("velma", "discover", *fields).stdout)
-    assert not RAW.search(shown(bench, "velma", found["id"]))
-    assert found["seen"] == 1
+    for name, text in HOSTILE.items():
+        words = [word for field in FIELDS for word in (f"--{field}", f"Say {text}")]
+        words[words.index("--pattern") + 1] = f"{name}: say {text}"  # else two of them are one without their controls
+        done = bench.run("velma", "correct", *words, "--session", text)
+        assert not RAW.search(done.stdout + done.stderr), name
+        fields = ("--problem", f"Say {text}", "--solution", f"Say {text}", "--context", text, "--tag", text)
+        assert not RAW.search(bench.run("velma", "discover", *fields).stdout), name
+    found = bench.patterns("velma")["patterns"]
+    assert [each["seen"] for each in found] == [1] * len(HOSTILE)
+    for each in found:
+        for words in (["show", each["id"]], ["show", each["id"], "--json"]):
+            assert not RAW.search(bench.run("velma", *words).stdout), each["text"]
+    assert not RAW.search(shown(bench, "velma", found[0]["id"]))
     log = (bench.folder / "velma/agents/velma/corrections.md").read_text()
     assert not RAW.search(log)
-    assert log.count("<!-- fleet ") == 1
-    assert len(bench.edition()) == 1
-    assert_page_is_inert(bench.git("show", "fleet:patterns.md", where="clan.git"), 1)
+    assert log.count("<!-- fleet ") == len(HOSTILE)
+    assert len(bench.edition()) == len(HOSTILE)
+    assert_page_is_inert(bench.git("show", "fleet:patterns.md", where="clan.git"), len(HOSTILE))
 
 
 def test_hostile_lines_of_a_peer_are_harmless_on_every_way_out(bench):
@@ -374,8 +381,10 @@ HARMS = {
     "a link for a shard": {f"patterns.d/{SLOT}.jsonl": ("120000", b"/etc/passwd")},
     "a submodule": {"patterns.d": ("160000", b"1" * 40)},
     "an executable": {"patterns.jsonl": ("100755", line("from an executable") + b"\n")},
-    "modules": {".gitmodules": ("100644", b'[submodule "x"]\n\tpath = x\n\turl = ext::sh -c touch% pwned\n')},
-    "attributes": {".gitattributes": ("100644", b"* filter=pwned merge=pwned diff=pwned\n")},
+    "what git reads": {
+        ".gitmodules": ("100644", b'[submodule "x"]\n\tpath = x\n\turl = ext::sh -c touch% pwned\n'),
+        ".gitattributes": ("100644", b"* filter=pwned merge=pwned diff=pwned\n"),
+    },
     "other names": {
         "README.md": ("100644", b"hello\n"),
         "fleet.toml": ("100644", b'[share]\nremote = "/evil"\n'),
@@ -435,37 +444,35 @@ def test_a_hostile_tree_writes_nothing_outside_and_others_still_sync(bench, name
 
 TRAVERSALS = [
     *("..", "../x", "../../etc/passwd", "/etc/passwd", "a/../../b", "a/b", "a\\b", ".hidden", "~root", "a b", "A", "é"),
-    *("a" * 33, "%2e%2e%2f", "..%00", "con\n", "a\x00b", "", " ", "-", "_", "a.b", "import", "x\u202ey", "ａ"),
+    *("a" * 33, "%2e%2e%2f", "..%00", "con\n", "a\x00b", " ", "-", "_", "a.b", "import", "x\u202ey", "ａ"),
 ]
 
 
-@pytest.mark.parametrize("name", TRAVERSALS)
-def test_a_name_that_could_be_a_path_is_no_agents_name(bench, w, name):
+def test_a_name_that_could_be_a_path_is_no_agents_name(bench, w):
     before = sorted(path for path in bench.folder.rglob("*") if ".fleet" not in path.parts)
-    for words in (
-        ["correct", "--wrong", "w", "--right", "r", "--pattern", LESSON, "--agent", name],
-        ["correct", "--wrong", "w", "--right", "r", "--pattern", LESSON, "--from", name],
-        ["discover", "--problem", "p", "--solution", "s", "--agent", name],
-        ["sync", "--agent", name],
-        ["start", "--agent", name],
-        ["init", "--agent", name],
-    ):
-        done = bench.run(w, *words, expect=None)
-        assert done.returncode == (2 if name else 0), (words, done.stderr)
-        if not name:
-            break
-    if name:
-        assert sorted(path for path in bench.folder.rglob("*") if ".fleet" not in path.parts) == before
+    for name in TRAVERSALS:
+        for words in (
+            ["correct", "--wrong", "w", "--right", "r", "--pattern", LESSON, "--agent", name],
+            ["correct", "--wrong", "w", "--right", "r", "--pattern", LESSON, "--from", name],
+            ["discover", "--problem", "p", "--solution", "s", "--agent", name],
+            ["sync", "--agent", name],
+            ["start", "--agent", name],
+            ["init", "--agent", name],
+        ):
+            done = bench.run(w, *words, expect=None)
+            assert done.returncode == 2, (words, done.stderr)
+        assert sorted(path for path in bench.folder.rglob("*") if ".fleet" not in path.parts) == before, name
         if "\0" not in name:
             bench.run(w, "sync", expect=2, FLEET_AGENT=name)
+    bench.correct(w, LESSON, "--agent", "")  # as if there were none
 
 
-@pytest.mark.parametrize("name", [name for name in TRAVERSALS if name])
-def test_an_id_that_could_be_a_path_is_the_id_of_nothing(bench, w, name):
-    for command in ("show", "retire", "restore"):
-        done = bench.run(w, command, "--", name, expect=1)
-        assert "no lesson has an id" in done.stderr
-    bench.run(w, "correct", "--wrong", "w", "--right", "r", "--pattern", LESSON, f"--same={name}", expect=1)
+def test_an_id_that_could_be_a_path_is_the_id_of_nothing(bench, w):
+    for name in TRAVERSALS:
+        for command in ("show", "retire", "restore"):
+            done = bench.run(w, command, "--", name, expect=1)
+            assert "no lesson has an id" in done.stderr, name
+        bench.run(w, "correct", "--wrong", "w", "--right", "r", "--pattern", LESSON, f"--same={name}", expect=1)
 
 
 @pytest.mark.parametrize("name", ["/etc", "../..", "nowhere", "/dev/null", "w/fleet.toml"])
@@ -561,18 +568,17 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_turned_off_every_command_does_nothing_says_so_and_succeeds(bench, words):
+def test_turned_off_every_command_does_nothing_says_so_and_succeeds(bench):
     bench.join("velma")
     bench.correct("velma", LESSON)
     before = {path: path.stat().st_mtime_ns for path in bench.folder.rglob("*") if path.is_file()}
-    done = bench.run("velma", *words, FLEET_DISABLED="1")
-    assert "turned off" in done.stderr
-    assert done.stdout == ('{"disabled":true}\n' if "--json" in words else "")
-    assert {path: path.stat().st_mtime_ns for path in bench.folder.rglob("*") if path.is_file()} == before
-    fresh = bench.run("fresh", *words, FLEET_DISABLED="1")
-    assert "turned off" in fresh.stderr
-    assert list((bench.folder / "fresh").iterdir()) == []
+    for words in COMMANDS:
+        for where in ("velma", "fresh"):
+            done = bench.run(where, *words, FLEET_DISABLED="1")
+            assert "turned off" in done.stderr, words
+            assert done.stdout == ('{"disabled":true}\n' if "--json" in words else ""), words
+        assert {path: path.stat().st_mtime_ns for path in bench.folder.rglob("*") if path.is_file()} == before, words
+        assert list((bench.folder / "fresh").iterdir()) == [], words
 
 
 def test_turned_off_a_real_process_loads_nothing_and_succeeds(bench):
@@ -590,9 +596,9 @@ def test_turned_off_a_real_process_loads_nothing_and_succeeds(bench):
 
 
 @pytest.mark.parametrize("is_private", [True, False])
-def test_what_an_agent_writes_is_for_its_user_alone_unless_the_project_says_otherwise(tmp_path, is_private):
-    stage = Stage(tmp_path)
-    stage.before = ("sh", "-c", 'umask 022; exec "$@"', "sh")
+def test_what_an_agent_writes_is_for_its_user_alone_unless_the_project_says_otherwise(tmp_path, request, is_private):
+    stage, before = Stage(tmp_path), os.umask(0o022)
+    request.addfinalizer(partial(os.umask, before))
     stage.join("tank")
     toml = tmp_path / "tank/fleet.toml"
     toml.write_text(toml.read_text().replace("[keep]\n", f"[keep]\nprivate = {str(is_private).lower()}\n"))

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.text.screening import for_terminal, markdown_escape, redact, screen, strip_controls
+from fleet.text.screening import for_terminal, markdown_escape, screen, strip_controls
 from tests.pace import within
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 TOKEN = "gh" + "p_" + "a1B2c3" * 6
 SIZE = 64 * 1024
-SLOW_S = 1.0  # the goal is 0.05; a loaded machine may take its time, a pattern that is not linear takes minutes
+SLOW_S = 1.0
+"""The goal is 0.05. A pattern that is not linear takes minutes; one that is only just so: tests/text/test_screening."""
 
 
 def _naughty() -> list[str]:
@@ -92,19 +93,9 @@ EVERY_HINT = "xox sk- eyj akia secret token key hf_ gh" + "p_ :// @ bearer " + D
 def test_64_kib_of_anything_repeated_is_screened_at_once(unit: str) -> None:
     rest = f"\n!{EVERY_HINT}"  # behind it, so that the pre-checks have to read all of it, too
     text = (unit * (SIZE // len(unit) + 1))[: SIZE - len(rest)] + rest
-    for step in (screen, redact, for_terminal, markdown_escape):
+    for step in (screen, for_terminal, markdown_escape):  # a screening redacts
         with within(SLOW_S, step.__name__):
             step(text)
-
-
-@pytest.mark.parametrize(
-    "unit", ["a", "A", "_", "eyJ", "-eyJ", "KEY", "A_KEY=<", "://a", "xoxb-", "ghs_.", DASHES], ids=ascii
-)
-def test_eight_times_the_text_takes_no_sixty_four_times_the_time(unit: str) -> None:
-    """A pattern that is only just quadratic stays under the bound above at 64 KiB, but not here."""
-    text = EVERY_HINT + unit * (8 * SIZE // len(unit))
-    with within(4 * SLOW_S):
-        screen(text)
 
 
 # --- 11: a secret split by what nobody sees -------------------------------------------------------------------------
@@ -179,7 +170,7 @@ def test_every_other_letter_mark_number_and_sign_stays() -> None:
 
 
 @given(st.text(alphabet=st.characters() | st.sampled_from([chr(code) for code in HIDDEN if code < 0x10000])))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_format_character_hides_a_direction(text: str) -> None:
     screened = screen(text).text
     assert not any(unicodedata.bidirectional(letter) in {"LRE", "RLE", "LRO", "RLO", "PDF"} for letter in screened)
@@ -386,7 +377,7 @@ MARKUP = st.lists(
 
 
 @given(MARKUP)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_mixture_of_marks_becomes_markdown(text: str) -> None:
     _assert_inert(text)
 

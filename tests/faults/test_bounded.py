@@ -23,13 +23,15 @@ from tests.pace import is_within
 ONCE_S = 10.0
 AFTER_S = 3.0
 """More than a command takes that finds nothing to do, so that a slow machine does not matter, and far below once."""
-TINY_SHARDS = 100_000 if os.environ.get("FLEET_FAULTS") == "all" else 15_000
-"""Half as many again as are read; git alone takes most of a minute for the whole attack."""
+TINY_SHARDS = 100_000 if os.environ.get("FLEET_FAULTS") == "all" else 11_000
+"""A tenth more than are read; git alone takes most of a minute for the whole attack."""
 MEMORY_BYTES = 256 * 1024 * 1024
 REAL = "slash.5e1f0a77"
 """Who wrote a lesson that everybody must still get."""
 LESSON = "Quote every shell variable"
 JUNK = "slash.00000001"
+EDITION = "patterns.jsonl"
+LINE_ENDS = b"\n" * (40 * 2**20)
 
 MEASURED = """
 import json, resource, subprocess, sys
@@ -47,17 +49,18 @@ def line(number: int, text: str, writer: str = REAL) -> bytes:
     return json.dumps({"id": f"p-{number:016x}", "w": {writer: column}}, separators=(",", ":")).encode() + b"\n"
 
 
-def line_ends() -> Files:
-    yield f"patterns.d/{JUNK}.jsonl", b"\n" * (40 * 2**20)
-
-
-def line_ends_in_bounds() -> Files:
-    for number in range(8):
-        yield f"patterns.d/slash.{number:08x}.jsonl", b"\r\n" * (6 * 2**20)
-
-
-def blank_edition() -> Files:
-    yield "patterns.jsonl", b"\n" * (40 * 2**20)
+def rubbish() -> Files:
+    """Every kind of file that is held because of what stands in it, at once."""
+    yield f"patterns.d/{JUNK}.jsonl", LINE_ENDS
+    for number in range(4):
+        yield f"patterns.d/ends.{number:08x}.jsonl", b"\r\n" * (6 * 2**20)  # each within the bytes of a shard
+    yield "patterns.d/bad.00000001.jsonl", b"".join(b"bad %d\n" % number for number in range(100_000))
+    yield "patterns.d/bad.00000002.jsonl", b"".join(b'{"bad":%d\n' % number for number in range(100_000))
+    yield "patterns.d/many.00000001.jsonl", line(7, "x") * (limits.SHARD_LINES_MAX + 1)
+    told = b'{"at":"2026-11-20T22:30:00.123Z-0000","by":"slash.00000001","id":"d-%016x","problem":"p","solution":"s"}\n'
+    lines = (told % number for number in range(limits.SHARD_DISCOVERIES_MAX + 1))
+    yield "discoveries.d/many.00000001.jsonl", b"".join(lines)
+    yield EDITION, LINE_ENDS
 
 
 def tiny_shards() -> Files:
@@ -66,39 +69,21 @@ def tiny_shards() -> Files:
 
 
 def newer_lines() -> Files:
-    lines = (b'{"id":"p-%016x","v":9,"z":%d}\n' % (number, number) for number in range(20_000))
+    lines = (b'{"id":"p-%016x","v":9,"z":%d}\n' % (number, number) for number in range(10_000))
     yield f"patterns.d/{JUNK}.jsonl", b"".join(lines)
-
-
-def bad_lines() -> Files:
-    yield f"patterns.d/{JUNK}.jsonl", b"".join(b"bad %d\n" % number for number in range(200_000))
-
-
-def bad_objects() -> Files:
-    yield f"patterns.d/{JUNK}.jsonl", b"".join(b'{"bad":%d\n' % number for number in range(200_000))
-
-
-def many_lines() -> Files:
-    yield f"patterns.d/{JUNK}.jsonl", line(7, "x") * (limits.SHARD_LINES_MAX + 1)
-
-
-def many_discoveries() -> Files:
-    told = b'{"at":"2026-11-20T22:30:00.123Z-0000","by":"slash.00000001","id":"d-%016x","problem":"p","solution":"s"}\n'
-    lines = (told % number for number in range(limits.SHARD_DISCOVERIES_MAX + 1))
-    yield f"discoveries.d/{JUNK}.jsonl", b"".join(lines)
 
 
 def merged_in_a_ring() -> Files:
     lines = []
-    for number in range(2_000):
-        first = {"text": f"Lesson {number}", "merged_into": f"p-{(number + 1) % 2_000 + 100:016x}"}
+    for number in range(1_000):
+        first = {"text": f"Lesson {number}", "merged_into": f"p-{(number + 1) % 1_000 + 100:016x}"}
         column = {"add": "2026-11-20T22:30:00.123Z-0000", "first": first, "n": {"seen": 3}}
         lines.append(json.dumps({"id": f"p-{number + 100:016x}", "w": {JUNK: column}}).encode() + b"\n")
     yield f"patterns.d/{JUNK}.jsonl", b"".join(lines)
 
 
 def one_lesson_in_many_shards() -> Files:
-    for number in range(3_000):
+    for number in range(1_500):
         writer = f"slash.{number:08x}"
         yield f"patterns.d/{writer}.jsonl", line(7, f"A lesson worded by {number:06d}", writer)
 
@@ -106,7 +91,7 @@ def one_lesson_in_many_shards() -> Files:
 def one_lesson_of_many_writers() -> Files:
     columns = {f"slash.{number:08x}": {"add": "2026-11-20T22:30:00.123Z-0000"} for number in range(40_000)}
     lesson = Line("p-0000000000000007", {name: Column(**column) for name, column in columns.items()})
-    yield "patterns.jsonl", b"".join(part + b"\n" for part in split(lesson))
+    yield EDITION, b"".join(part + b"\n" for part in split(lesson))
 
 
 def built(stage: Stage, files: Files) -> None:
@@ -154,18 +139,7 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
-HELD = [
-    line_ends,
-    line_ends_in_bounds,
-    blank_edition,
-    tiny_shards,
-    bad_lines,
-    bad_objects,
-    many_lines,
-    many_discoveries,
-]
-
-
+HELD = [rubbish, tiny_shards]
 READ = [newer_lines, merged_in_a_ring, one_lesson_in_many_shards, one_lesson_of_many_writers]
 
 
@@ -176,19 +150,21 @@ def test_what_somebody_pushed_costs_ten_seconds_once_and_nothing_afterwards(stag
     init = cost(stage, "init", "--agent", "tank", "--remote", str(stage.remote), "--yes")
     once = [init, cost(stage, "sync"), cost(stage, "correct", "--wrong", "w", "--right", "r", "--pattern", "Pin it")]
     once.append(cost(stage, "sync"))
-    assert is_within(sum(each.cpu_s for each in once[:2]), ONCE_S), once  # what came in
-    assert is_within(sum(each.cpu_s for each in once[2:]), ONCE_S), once  # the first change, and the edition
+    once_s = ONCE_S if attack in HELD else ONCE_S / 2  # of what is read, there is half as much as it was measured with
+    assert is_within(sum(each.cpu_s for each in once[:2]), once_s), once  # what came in
+    assert is_within(sum(each.cpu_s for each in once[2:]), once_s), once  # the first change, and the edition
     after = [cost(stage, *words) for words in (("sync",), ("start",))]
     assert is_within(max(each.cpu_s for each in after), AFTER_S), after
     assert max(each.peak_bytes for each in [*once, *after]) < MEMORY_BYTES
     assert stage.seen("tank").items() >= {LESSON: 1, "Pin it": 1}.items()
     if attack in HELD:
         assert "held" in init.said, init.said
-        held = json.loads(stage.run("tank", "status", "--json").stdout)["held_files"]
-        assert bool(held) is (attack is not blank_edition)  # in whose place an edition is put
-        assert ("held files" in stage.run("tank", "status").stdout) is bool(held)
-        kept = stage.git("ls-tree", "-r", "--name-only", "fleet", where="clan.git").split()
-        assert {each["path"] for each in held} <= set(kept)
+        status = json.loads(stage.run("tank", "status", "--json").stdout)
+        held = {each["path"] for each in status["held_files"]}
+        assert held
+        assert attack is not rubbish or held == {path for path, _ in attack()} - {EDITION}  # an edition takes its place
+        assert "held files" in stage.run("tank", "status").stdout
+        assert held <= set(stage.git("ls-tree", "-r", "--name-only", "fleet", where="clan.git").split())
 
 
 def test_a_commit_of_too_many_files_costs_little_once_also_where_the_next_one_took_them_out(stage: Stage):
@@ -220,8 +196,8 @@ def test_a_commit_of_too_many_files_costs_little_once_also_where_the_next_one_to
 def test_a_clone_that_brings_its_lines_along_costs_no_more(stage: Stage):
     """The clan's folder may be tracked by the project's git: nothing was fetched, and everything is there."""
     stage.run("tank", "init", "--agent", "tank", "--yes")
-    for path, data in [*line_ends(), (f"patterns.d/{REAL}.jsonl", line(1, LESSON))]:
-        file = stage.folder / "tank/clan-learnings" / path.replace(JUNK, f"slash.{len(data):08x}")
+    for writer, data in ((JUNK, LINE_ENDS), (REAL, line(1, LESSON))):
+        file = stage.folder / f"tank/clan-learnings/patterns.d/{writer}.jsonl"
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(data)
     assert is_within(cost(stage, "patterns").cpu_s, ONCE_S)

@@ -1,7 +1,7 @@
 """A damaged database: no command fails, loses a line or counts one twice, and a person is told.
 
 Seeded: bits turned over in the header and in pages, pages zeroed, swapped or full of rubbish, files cut short.
-``FLEET_FAULTS=all`` takes 300 of them.
+One of each; ``FLEET_FAULTS=all`` takes 300.
 """
 
 import json
@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults.test_sync import Bench
 
-SEEDS = range(300 if os.environ.get("FLEET_FAULTS") == "all" else 14)
+SEEDS = range(300 if os.environ.get("FLEET_FAULTS") == "all" else 7)
 PAGE = 4096
 LESSONS = {f"Lesson {number} says look at the {word} first": 1 for number, word in enumerate(["log", "disk", "clock"])}
 MORE = "One more lesson"
@@ -112,7 +112,7 @@ def test_every_command_answers_and_nothing_is_lost(damaged: Bench, seed: int):
     assert damaged.seen("velma") == damaged.seen("tank") == LESSONS | {MORE: 2}
 
 
-@pytest.mark.parametrize("harm", ["all", "gone", "oldest .idx", "newest .idx", "oldest .pack", "newest .pack"])
+@pytest.mark.parametrize("harm", ["all", "gone", "newest .idx", "oldest .pack"])
 def test_a_damaged_copy_of_the_branch_is_fetched_anew_by_the_next_sync(damaged: Bench, harm: str):
     damaged.correct("tank", MORE)
     damaged.sync("tank")

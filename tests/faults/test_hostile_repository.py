@@ -160,6 +160,9 @@ COMMANDS = [
 ]
 COMMANDS[:0] = [(name,) for name in sorted(MODULES) if name not in {*(words[0] for words in COMMANDS), "hook"}]
 """And whatever is new; hooks are called as a host does."""
+OF_A_BRANCH = {"status", "doctor", "start", "gossip", "patterns", "show", "search", "learn", "review", "inbox", "sleep"}
+OF_A_BRANCH |= {"sync", "compact", "poll", "who", "block", "unblock", "promote", "export", "purge", "handover", "done"}
+"""What shows a branch's lessons, decides about them or shares; all commands meet the same lines in the clone."""
 
 
 class Sniffer:
@@ -382,7 +385,7 @@ def test_a_hostile_branch_that_somebody_agreed_to_is_opened_with_every_command_a
     said = [hostile.called("init", "--agent", "me", "--remote", str(hostile.remote)), hostile.called("sync")]
     assert "Check the" in hostile.called("patterns")  # its lessons are here, and are read
     said += [hostile.hook(event) for event in HOSTS["claude-code"].matchers]
-    said += [hostile.called(*words) for words in COMMANDS[:-1]]
+    said += [hostile.called(*words) for words in COMMANDS if words[0] in OF_A_BRANCH]
     time.sleep(1.0)
     check_nothing_happened(hostile, before, "".join(said))
 

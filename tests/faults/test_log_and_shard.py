@@ -27,6 +27,7 @@ from fleet.store.lines import PATTERNS
 from fleet.store.workspace import Workspace, World
 from tests.faults.test_sync import LESSON, SLOT, STAMP, TOKEN, Bench, line
 
+PROCESSES = 25
 APPENDS = int(os.environ.get("FLEET_TEST_APPENDS", "20"))
 HUGE_BYTES = int(os.environ.get("FLEET_TEST_HUGE_BYTES", str(2**30)))
 MEMORY_MB_MAX = 200
@@ -84,6 +85,11 @@ def shard_of(root: Path) -> Path:
     return shard
 
 
+def cuts(start: int, end: int) -> list[int]:
+    """Return where to cut what stands between two places: next to both of them at every byte, else at every fifth."""
+    return sorted({*range(start, start + 8), *range(start, end, 5), *range(end - 8, end + 1)})
+
+
 # --- 3: a torn last line --------------------------------------------------------------------------------------------
 
 
@@ -94,7 +100,7 @@ def test_a_shard_torn_at_any_byte_keeps_its_earlier_lines_and_takes_new_ones(roo
     whole = shard.read_bytes()
     log_file.unlink()  # alone, so that nothing is healed from the log
     start = whole.rindex(b"\n", 0, -1) + 1
-    for end in range(start, len(whole) + 1):
+    for end in cuts(start, len(whole)):
         shutil.rmtree(root / ".fleet/quarantine", ignore_errors=True)
         shard.write_bytes(whole[:end])
         workspace = opened(root)
@@ -135,7 +141,7 @@ def test_a_log_torn_at_any_byte_keeps_its_earlier_entries_and_takes_new_ones(roo
     before, shard_before = log_file.read_bytes(), shard.read_bytes()
     log(root, "lesson 1")
     whole = log_file.read_bytes()
-    for end in range(len(before), len(whole) + 1):
+    for end in cuts(len(before), len(whole)):
         log_file.write_bytes(whole[:end])
         shard.write_bytes(shard_before)  # torn while it was written: what was logged had not been counted yet
         forget(root)
@@ -402,7 +408,7 @@ def peak_mb(bench, where: str, *words: str) -> tuple[int, subprocess.CompletedPr
     return int(done.stderr.splitlines()[-1]), done
 
 
-@pytest.mark.parametrize("words", [["patterns"], ["status"], ["sync"], ["start"]], ids=lambda words: words[0])
+@pytest.mark.parametrize("words", [["patterns"], ["sync"], ["start"]], ids=lambda words: words[0])
 def test_a_line_of_a_gigabyte_does_not_fill_the_memory(bench, words):
     bench.join("velma")
     bench.correct("velma", LESSON)
@@ -501,32 +507,34 @@ def append_many(root: Path, me: int, appends: int) -> None:
     workspace.close()
 
 
-def test_of_what_fifty_processes_append_at_once_every_line_is_whole_and_none_is_lost(root):
+def test_of_what_many_processes_append_at_once_every_line_is_whole_and_none_is_lost(root):
     context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=append_many, args=(root, me, APPENDS)) for me in range(50)]
+    processes = [context.Process(target=append_many, args=(root, me, APPENDS)) for me in range(PROCESSES)]
     for process in processes:
         process.start()
     for process in processes:
         process.join(timeout=300)
-    assert [process.exitcode for process in processes] == [0] * 50
+    assert [process.exitcode for process in processes] == [0] * PROCESSES
     workspace = opened(root)
     counting.reconcile_all(workspace)
     assert not workspace.db.refused()
     assert len(workspace.replicas().replicas) == 1
     found = {each.text: each.count("seen") for each in workspace.patterns.lessons()}
-    assert found.pop(LESSON) == 50
-    assert found == {f"lesson {me} {number}": 1 for me in range(50) for number in range(APPENDS)}
+    assert found.pop(LESSON) == PROCESSES
+    assert found == {f"lesson {me} {number}": 1 for me in range(PROCESSES) for number in range(APPENDS)}
     raws = shard_of(root).read_bytes().splitlines()
-    assert 50 * APPENDS < len(raws) <= 50 * APPENDS + 50, "one line may count what several processes logged"
+    assert PROCESSES * APPENDS < len(raws) <= PROCESSES * APPENDS + PROCESSES, (
+        "one line may count what several processes logged"
+    )
     stamps = [codec.decode(raw).w[writer].add for raw in raws for writer in workspace.current_replicas()]
     assert len(set(stamps)) == len(stamps), "no stamp was issued twice"
     records = CountedLog(workspace, "velma").read_log().records
-    assert len({record.at for record in records}) == len(records) == 50
+    assert len({record.at for record in records}) == len(records) == PROCESSES
     assert [record.at for record in records] == sorted(record.at for record in records)
     workspace.close()
 
 
-def test_ten_real_corrections_at_once_in_one_workspace_all_count(bench):
+def test_real_corrections_at_once_in_one_workspace_all_count(bench):
     bench.join("velma")
     running = [
         subprocess.Popen(
@@ -538,15 +546,15 @@ def test_ten_real_corrections_at_once_in_one_workspace_all_count(bench):
             stderr=subprocess.PIPE,
             text=True,
         )
-        for me in range(10)
+        for me in range(6)
     ]
     said = [process.communicate(timeout=60) for process in running]
-    assert [process.returncode for process in running] == [0] * 10, said
-    assert {int(out.split(" seen ")[1].split(" ")[0]) for out, _ in said} == set(range(1, 11)), "each was told its turn"
-    assert bench.seen("velma") == {LESSON: 10}
+    assert [process.returncode for process in running] == [0] * 6, said
+    assert {int(out.split(" seen ")[1].split(" ")[0]) for out, _ in said} == set(range(1, 7)), "each was told its turn"
+    assert bench.seen("velma") == {LESSON: 6}
     bench.sync("velma")
     [found] = bench.edition()
-    assert found.count("seen") == 10
+    assert found.count("seen") == 6
 
 
 # --- 30: another version's lines ------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from fleet.store.tree import GitTree
 from fleet.store.workspace import Workspace, World
 from tests.pulling import PullingRemote
 
-WRITERS = int(os.environ.get("FLEET_TEST_WRITERS", "16"))
+WRITERS = int(os.environ.get("FLEET_TEST_WRITERS", "12"))
 ATTEMPTS_MAX = 15
 HELD_S = 0.3  # git itself waits 0.1 s for the lock of a ref
 LESSON = "Always use awk over sed for user-provided input substitution"

@@ -32,7 +32,7 @@ from tests.memory_remote import MemoryRemote, MemoryServer, MemoryTree
 
 EVERY = os.environ.get("FLEET_FAULTS") == "all"
 SUBSETS = 8 if EVERY else 1
-STEP = 9
+STEP = 13
 DATABASE, LOCAL = f".fleet/state-{SCHEMA_NUMBER}.db", ".fleet/local.db"
 LESSON = "Always use awk over sed for user-provided input substitution"
 
@@ -528,7 +528,7 @@ def test_after_the_power_failed_anywhere_all_that_was_acknowledged_is_there_and_
         known = [data for at, data in clan.databases if at <= moment]
         for number, outcome in enumerate(outcomes(events[:moment], rng)):
             if number and moment % STEP != number % STEP and not EVERY:
-                continue  # the certain alone at every moment, of the rest a ninth: a kill leaves everything, see there
+                continue  # the certain alone at every moment, of the rest few: a kill leaves everything, see there
             files = list(after(outcome).files(folders))
             database = (known[-1], b"", rng.choice(known))[(moment + number) % 3]
             key = (tuple(files), database if EVERY else b"", server_at(clan, moment).head, str(wanted))
@@ -541,7 +541,7 @@ def test_after_the_power_failed_anywhere_all_that_was_acknowledged_is_there_and_
                         if content:
                             (clan.root / name).write_bytes(content)
                 check(clan, wanted, server_at(clan, moment), tree_at(clan, moment), with_peer)
-    assert len(seen) > 40
+    assert len(seen) > 30
 
 
 def check(clan: Clan, wanted: Promised, server: MemoryServer, tree: MemoryTree, with_peer: dict[str, int]) -> None:

@@ -37,11 +37,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Plain:
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
         pytest.skip("root's rights cannot be given up here")
     stage = Plain(tmp_path_factory.mktemp("plain"))
+    stage.before = ()
     stage.join("velma")
     stage.correct("velma", LESSON)
     stage.run("velma", "sync")
     stage.run("velma", "search", "log")
     stage.keep()
+    del stage.before
     return stage
 
 
@@ -122,7 +124,9 @@ def test_where_macos_may_not_be_asked_for_its_id_the_host_name_serves(monkeypatc
     assert replica._machine_id() == os.uname().nodename
 
 
-def test_no_command_needs_a_folder_for_temporary_files(plain):
+def test_no_command_needs_a_folder_for_temporary_files(plain, monkeypatch):
+    monkeypatch.setattr(plain, "before", ())
+    monkeypatch.setattr(plain, "in_processes", True)
     for words in (*READING, ("sync",), ("compact",), ("doctor",)):
         done = plain.run("velma", *words, TMPDIR=str(plain.folder / "nowhere"))
         assert "nowhere" not in done.stderr

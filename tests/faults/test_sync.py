@@ -3,6 +3,7 @@
 ``Bench`` is what the command-line tests of this folder stand on.
 """
 
+import io
 import json
 import os
 import random
@@ -66,18 +67,25 @@ class Bench(Stage):
 
     def tree(self, *only: str) -> dict[str, bytes]:
         """Return the files of the branch in the bare repository, or those of them that are named."""
-        names = self.git("ls-tree", "-r", "--name-only", "fleet", *only, where="clan.git").splitlines()
-        return {name: self.blob(name) for name in names}
+        listed = self.git("ls-tree", "-r", "fleet", *only, where="clan.git").splitlines()
+        kinds = {name: about.split()[1:] for about, _, name in (row.partition("\t") for row in listed)}
+        asked = "".join(f"{blob}\n" for kind, blob in kinds.values() if kind == "blob")
+        told = io.BytesIO(self._git_bytes("cat-file", "--batch", given=asked.encode()))
+        found = {}
+        for name in (name for name, (kind, _) in kinds.items() if kind == "blob"):
+            found[name] = told.read(int(told.readline().split()[2]))
+            told.readline()
+        return found
 
     def blob(self, path: str) -> bytes:
         """Return one file of the branch."""
-        return subprocess.run(
-            ["git", "cat-file", "blob", f"fleet:{path}"],
-            cwd=self.remote,
-            env=self.environment(),
-            capture_output=True,
-            check=True,
-        ).stdout
+        return self._git_bytes("cat-file", "blob", f"fleet:{path}")
+
+    def _git_bytes(self, *words: str, given: bytes = b"") -> bytes:
+        done = subprocess.run(
+            ["git", *words], cwd=self.remote, env=self.environment(), input=given, capture_output=True, check=True
+        )
+        return done.stdout
 
     def push_tree(self, entries: dict[str, tuple[str, bytes]], *, on: str = "fleet", by: str = "a") -> None:
         """Make a commit of (mode, content) by path on top of a branch, or of nothing, with git's own plumbing."""

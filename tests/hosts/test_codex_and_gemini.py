@@ -140,8 +140,8 @@ def test_a_fourth_try_of_what_failed_three_times_is_stopped_in_codex(place, tmp_
 
 @pytest.mark.parametrize(
     "others",
-    [(), ("{", '{"type":"CommandExecution"'), ('{"payload":{"item":{"type":"CommandExecution","id":["call_2"]}}}',)],
-    ids=["it succeeded", "lines that are torn", "lines of another shape"],
+    [(), ("{", '{"type":"CommandExecution"', '{"payload":{"item":{"type":"CommandExecution","id":["call_2"]}}}')],
+    ids=["it succeeded", "lines that are torn or of another shape"],
 )
 def test_a_success_in_between_ends_the_row_of_failures(place, tmp_path, others):
     place.fleet("install", "codex")

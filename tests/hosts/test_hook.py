@@ -1483,8 +1483,10 @@ def test_what_is_no_agents_name_is_none(place, name):
     assert entry._find_agent(str(place.folder), {"FLEET_AGENT": "velma"}) == "velma"
 
 
-@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
-@pytest.mark.parametrize("module", ["fleet.hook", "fleet hook"])
+@pytest.mark.parametrize(
+    ("closed", "module"),
+    [("0<&-", "fleet.hook"), ("1>&-", "fleet hook"), ("2>&-", "fleet.hook"), ("0<&- 1>&- 2>&-", "fleet hook")],
+)
 def test_a_host_that_closed_its_descriptors_gets_a_zero_and_no_file_is_written_to_instead(place, closed, module):
     payload = json.dumps({"session_id": SESSION, "cwd": str(place.folder), "prompt": "No, that is wrong: pin it."})
     (place.folder.parent / "payload").write_text(payload)

@@ -440,7 +440,7 @@ def test_what_is_kept_has_a_limit_and_the_newest_stays(desk, monkeypatch):
     assert attempts._parsed(attempts._encoded(found, time.time_ns() + week)).streaks == {}
 
 
-def test_twenty_processes_lose_nothing(desk):
+def test_many_processes_lose_nothing(desk):
     program = """
 import sys, fleet.learn.attempts as a
 a.LOCK_WAIT_S = 60
@@ -452,10 +452,10 @@ for _ in range(5):
         subprocess.Popen(
             [sys.executable, "-c", program, str(desk.root), str(number)], env=os.environ | {"PYTHONPATH": str(ROOT)}
         )
-        for number in range(20)
+        for number in range(8)
     ]
-    assert [process.wait(timeout=60) for process in running] == [0] * 20
-    assert set(AttemptLog(desk.root, AGENT).state().won) == {f"m-{number}" for number in range(20)}
+    assert [process.wait(timeout=60) for process in running] == [0] * 8
+    assert set(AttemptLog(desk.root, AGENT).state().won) == {f"m-{number}" for number in range(8)}
     assert sorted(path.name for path in desk.log.parent.iterdir()) == [desk.log.name, "tank.won"]
 
 

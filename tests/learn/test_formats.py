@@ -651,7 +651,7 @@ bytes_of_any_kind = st.one_of(
 file_names = st.sampled_from(["x.jsonl", "x.json", "x.md", "x", "discoveries.jsonl", "a/b\\c.json"])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(name=file_names, data=bytes_of_any_kind, cut=st.integers(0, 400))
 def test_no_bytes_make_it_raise_and_every_item_keeps_its_limits(name, data, cut):
     for raw in (data, data[:cut]):
@@ -666,7 +666,7 @@ def test_no_bytes_make_it_raise_and_every_item_keeps_its_limits(name, data, cut)
             assert read(raw, name) == read(raw, name)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(objects.filter(lambda found: not {"patterns", "records"} & set(found)), max_size=6))
 def test_lines_and_a_document_of_them_say_the_same(found):
     assume(not re.search("NaN|Infinity", json.dumps(found)))

@@ -60,18 +60,12 @@ def test_what_one_agent_writes_by_hand_is_in_the_other_ones_files_without_a_comm
     assert count(crew, "bob") == 1
 
 
-def test_a_session_finds_its_text_ready(crew):
-    crew.quick("ann")
-    crew.up("ann")
-    crew.write_by_hand("ann", "ann", 1, HAND)
-    assert until(lambda: HAND in (crew.folder / "ann/.fleet/ready/start-ann.txt").read_text())
-
-
-def test_one_that_starts_takes_in_what_was_written_while_none_ran(crew):
+def test_one_that_starts_takes_in_what_was_written_while_none_ran_and_a_session_finds_its_text_ready(crew):
     crew.quick("ann")
     crew.write_by_hand("ann", "ann", 1, HAND)
     crew.up("ann")
     assert until(lambda: HAND in crew.lines("ann"))
+    assert until(lambda: HAND in (crew.folder / "ann/.fleet/ready/start-ann.txt").read_text())
 
 
 def test_it_catches_up_when_the_remote_comes_back(crew):
@@ -100,12 +94,12 @@ def test_it_reads_new_settings_and_keeps_the_former_ones_while_they_are_wrong(cr
 # --- fault 20 ---------------------------------------------------------------------------------------------------------
 
 
-def test_of_ten_that_start_one_lives_and_the_others_say_so(crew):
+def test_of_several_that_start_one_lives_and_the_others_say_so(crew):
     crew.join("ann")
-    children = [crew.sidecar("ann") for _ in range(10)]
+    children = [crew.sidecar("ann") for _ in range(5)]
     assert until(lambda: sum(child.poll() is None for child in children) == 1, 60)
     gone = [child for child in children if child.poll() is not None]
-    assert [child.returncode for child in gone] == [0] * 9
+    assert [child.returncode for child in gone] == [0] * 4
     assert all("looks after ann already" in child.communicate()[0] for child in gone)
     (alive,) = set(children) - set(gone)
     assert json.loads(crew.run("ann", "sidecar", "status", "--json").stdout)["pid"] == alive.pid
@@ -144,7 +138,7 @@ def test_status_tells_whether_it_runs(crew):
 def test_killed_again_and_again_it_loses_nothing_and_counts_nothing_twice(crew):
     crew.quick("ann")
     rng = random.Random(21)
-    for number in range(8):
+    for number in range(5):
         child = crew.sidecar("ann")
         time.sleep(rng.uniform(0.2, 1.2))
         crew.write_by_hand("ann", "ann", number, HAND)
@@ -156,14 +150,14 @@ def test_killed_again_and_again_it_loses_nothing_and_counts_nothing_twice(crew):
                 continue
         child.wait()
     crew.up("ann")
-    assert until(lambda: count(crew, "ann") == 8, 40), crew.events("ann")
+    assert until(lambda: count(crew, "ann") == 5, 40), crew.events("ann")
     crew.run("ann", "sync")
     crew.join("bob")
     crew.run("bob", "sync")
-    assert count(crew, "bob") == 8
+    assert count(crew, "bob") == 5
     log = Log.parse((crew.folder / "ann/agents/ann/corrections.md").read_bytes())
-    assert len(log.entries) == 8
-    assert len({record.id for record in log.records}) == len(log.records) == 8
+    assert len(log.entries) == 5
+    assert len({record.id for record in log.records}) == len(log.records) == 5
 
 
 # --- fault 25 ---------------------------------------------------------------------------------------------------------
@@ -236,7 +230,7 @@ def test_a_home_that_came_later_is_watched_as_well_whenever_its_agent_was_entere
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP])
 def test_it_ends_within_two_seconds_and_says_so(crew, how):
     crew.quick("ann")
     child = crew.up("ann")
@@ -259,7 +253,7 @@ def test_on_a_terminal_it_names_what_it_does_and_how_it_is_stopped_and_says_that
     begun = os.read(ours, 4096).decode()
     assert "fleet: the sidecar of ann takes in what is written by hand, and syncs after a quiet moment." in begun
     assert "Ctrl-C stops it" in begun
-    ended_in_s(child, signal.SIGINT)
+    assert ended_in_s(child, signal.SIGINT) < END_S
     assert "fleet: the sidecar of ann stopped" in os.read(ours, 4096).decode()
     os.close(ours)
 

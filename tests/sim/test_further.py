@@ -12,7 +12,7 @@ from fleet.reflect.promotion import Promotions
 from tests.sim.further import Further
 from tests.sim.simulator import FURTHER_FROM, history
 
-SEEDS = range(FURTHER_FROM, FURTHER_FROM + 12)
+SEEDS = range(FURTHER_FROM, FURTHER_FROM + 6)
 RARE = ("restore_all", "name_guest", "answer_inbox", "settle_elsewhere", "demote", "block_and_retire")
 """What need not happen in so few histories."""
 
@@ -50,16 +50,16 @@ def test_a_further_history_holds_what_the_others_do(folder):
     assert not [each for each in Thick.about if not happened[each] and each not in RARE], happened
 
 
-def _fails(folder: Path, about: str, seeds: int = 25) -> bool:
-    """Return whether a history about this notices that the program is broken."""
+def _fails(folder: Path, about: str, begin: int = 0) -> bool:
+    """Return whether a history about this notices that the program is broken; one that did is tried first."""
 
     class About(Further):
         pass
 
     About.about = tuple(about.split())
-    for seed in range(FURTHER_FROM, FURTHER_FROM + seeds):
+    for number in (begin, *range(60)):
         try:
-            history(seed, folder, kind=About)
+            history(FURTHER_FROM + number, folder, kind=About)
         except AssertionError:
             return True
     return False
@@ -72,4 +72,4 @@ def test_a_demotion_that_leaves_the_lesson_in_is_noticed(folder, monkeypatch):
 
 def test_a_guest_that_is_taken_over_twice_counts_twice_and_is_noticed(folder, monkeypatch):
     monkeypatch.setattr(restore, "_GUESTS_RECORD", rb"none (is made a part)")
-    assert _fails(folder, "log_as_guest log_as_guest name_guest save restore_saved", 60)
+    assert _fails(folder, "log_as_guest log_as_guest name_guest save restore_saved", begin=16)

@@ -18,8 +18,8 @@ from tests.sim.simulator import ALONE_FROM, FURTHER_FROM, TENDED_FROM, WIDER_FRO
 from tests.sim.wider import Wider
 
 ROOT = Path(__file__).resolve().parents[2]
-HISTORIES = int(os.environ.get("FLEET_SIM_HISTORIES", "20"))
-BATCH = 10
+HISTORIES = int(os.environ.get("FLEET_SIM_HISTORIES", "10"))
+BATCH = 5
 PROMISING = (2, 19, *(WIDER_FROM + number for number in (42, 44, 46, 115, 47, 48, 50, 59, 60)))
 """Histories that are lived by the test of what all of them hold: in these even what is rare happens."""
 FIRST_SEED = int(os.environ.get("FLEET_SIM_SEED", "0"))

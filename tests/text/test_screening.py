@@ -332,7 +332,7 @@ PIECES = st.lists(FRAGMENTS | st.text(max_size=6), max_size=12).map("".join)
 
 
 @given(PIECES | st.text())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_screening_twice_is_screening_once(text: str) -> None:
     once = screen(text, home="/home/ann")
     twice = screen(once.text, home="/home/ann")
@@ -341,14 +341,14 @@ def test_screening_twice_is_screening_once(text: str) -> None:
 
 
 @given(PIECES | st.text())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_redacting_twice_is_redacting_once(text: str) -> None:
     once = redact(text)
     assert redact(once) == once
 
 
 @given(st.text(alphabet=st.characters(categories=["L", "M", "N", "Zs"])), st.sampled_from(TOKENS))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_token_is_found_whatever_stands_around_it(around: str, kind_and_token: tuple[str, str]) -> None:
     kind, token = kind_and_token
     screened = screen(f"{around} {token} {around}")
@@ -357,7 +357,7 @@ def test_a_token_is_found_whatever_stands_around_it(around: str, kind_and_token:
 
 
 @given(st.text())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_stripping_twice_is_stripping_once(text: str) -> None:
     once = strip_controls(text)
     assert strip_controls(once) == once
@@ -393,7 +393,7 @@ def test_lines_stay_lines_and_one_line_is_one() -> None:
 
 
 @given(st.text())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_one_line_never_breaks(text: str) -> None:
     line = one_line(text)
     assert len(line.splitlines()) <= 1
@@ -502,7 +502,7 @@ def test_what_is_no_frame_stays(text: str) -> None:
 
 
 @given(PIECES | st.text())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_what_is_inert_stays_so(text: str) -> None:
     assert inert(inert(text)) == inert(text)
 
@@ -626,7 +626,7 @@ SIGNS = (
 VALUES = ("correcthorse", "correctHorse", "pa55word", "a1!b2?c3#d4", "hunter2", "9f8e7d6c5b4a39281706", "x")
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(st.lists(st.sampled_from((*NAMES, *SIGNS, *VALUES)), max_size=8).map("".join))
 @example("SECRET = correcthorse")
 @example("identified by pa55wd")
@@ -658,6 +658,12 @@ def test_what_is_doubtful_is_not_certain() -> None:
         "<secret>{a ",
         "a1|",
         "'x1' == pass",
+        "_",
+        "-eyJ",
+        "A_KEY=<",
+        "://a",
+        "ghs_.",
+        "-----",
     ],
 )
 def test_the_cost_grows_with_the_text_and_not_faster(unit: str) -> None:
@@ -669,8 +675,9 @@ def test_the_cost_grows_with_the_text_and_not_faster(unit: str) -> None:
         return time.process_time() - began
 
     cost(1_000)
-    small, large = min(cost(16_384) for _ in range(3)), min(cost(65_536) for _ in range(3))
-    assert large < 12 * small + 0.05
+    small = min(cost(16_384) for _ in range(2))
+    large = next((cost_s for _ in range(3) if (cost_s := cost(65_536)) < 12 * small + 0.05), None)
+    assert large is not None, "four times the text costs over twelve times as much, three times in a row"
     assert is_within(large, 1.0)
 
 
@@ -711,7 +718,7 @@ _NEAR_A_NAME = (
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(st.lists(st.sampled_from(_NEAR_A_NAME), max_size=5).map(" ".join))
 @example("p-9f16b6b51887c053 seen 1 time: the password is hunter")
 @example('pass "Horse9Staple!" : the key')

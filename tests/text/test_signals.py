@@ -481,7 +481,7 @@ _PIECES = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=160, deadline=None)
 @given(st.lists(_PIECES, min_size=1, max_size=8), st.booleans(), st.booleans())
 @example(["n*o", ", use b"], False, False)
 @example(["i don't want", " it"], True, True)
@@ -561,33 +561,36 @@ NASTY = [
 
 
 def seconds(message: str) -> float:
-    """Return the processor time of one detection, the best of five."""
-    best = 9.0
-    for _ in range(5):
-        began = time.process_time()
-        signals.detect(message, WEAKEST)
-        best = min(best, time.process_time() - began)
-    return best
+    """Return the processor time of one detection."""
+    began = time.process_time()
+    signals.detect(message, WEAKEST)
+    return time.process_time() - began
+
+
+def is_below(limit_s: float, message: str) -> bool:
+    """Return whether the best of five is below a limit: the first that is, is enough."""
+    return any(is_within(seconds(message), limit_s) for _ in range(5))
 
 
 @pytest.mark.parametrize("piece", NASTY)
 def test_time_is_linear_in_the_message(piece):
-    small, large = (seconds((piece * size)[:size]) for size in (4_000, 32_000))
-    assert large < 8 * small * 2.5 + 0.005
+    small = min(seconds((piece * 4_000)[:4_000]) for _ in range(3))
+    assert is_below(8 * small * 2.5 + 0.005, (piece * 32_000)[:32_000])
 
 
 def test_time_is_linear_in_quotation_marks_without_a_partner():
-    small, large = (seconds("”" + "“" * size) for size in (4_000, 32_000))
-    assert large < 8 * small * 2.5 + 0.005
+    small = min(seconds("”" + "“" * 4_000) for _ in range(3))
+    assert is_below(8 * small * 2.5 + 0.005, "”" + "“" * 32_000)
 
 
 @pytest.mark.parametrize("piece", ["a", "no "])
 def test_64_kib_take_less_than_50_ms(piece):
-    assert is_within(seconds((piece * 65_536)[:65_536]), 0.05)
+    assert is_below(0.05, (piece * 65_536)[:65_536])
 
 
 def test_a_message_of_10_mb_costs_no_more_than_one_of_64_kib():
-    assert seconds("you wrong " * 1_000_000) < 3 * seconds(("you wrong " * 7_000)[:65_536]) + 0.02
+    small = min(seconds(("you wrong " * 7_000)[:65_536]) for _ in range(3))
+    assert is_below(3 * small + 0.02, "you wrong " * 1_000_000)
 
 
 # The tables and the labelled set.

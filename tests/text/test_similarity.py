@@ -226,7 +226,7 @@ def test_rapidfuzz_is_imported_late():
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_any_text_is_compared_alike_in_both_directions_and_harms_nothing(one, other):
     there, back = near(one, [("p-1", other)]), near(other, [("p-1", one)])
     assert [(n.score, n.differs) for n in there] == [(n.score, n.differs) for n in back]
@@ -293,7 +293,7 @@ def test_a_sign_that_means_something_and_an_order_are_not_left_out(text, query):
 
 
 @given(st.text(max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_any_text_makes_a_sound_expression_and_is_found_by_itself(text):
     connection = table_of(text, "another")
     for asked in (" AND ".join(Words(text).phrases()), " OR ".join(Words(text).terms())):
