@@ -142,7 +142,323 @@ hostile = st.one_of(
     st.lists(
         st.sampled_from(
             ["## x", "**Pattern:** evil", "<!--", "-->", "<!-- fleet flagged ", "```", "---", "\n", "\r\n", "\u2028",
-             "TBD", " ", "\t", "\x1b[31m", "\x00", "\u202e", "\udc9b", "        said = list(pool.map(lambda n: process(FLAG_ONE, str(ground.root), f"s-{n % 4}"), range(8)))
+             "TBD", " ", "\t", "\x1b[31m", "\x00", "\u202e", "\udc9b", "<<<<<<< HEAD", "中文", "no", "`", "\\", "\x85"]
+        ),
+        max_size=12,
+    ).map("".join),
+)  # fmt: skip
+
+
+@settings(max_examples=100)
+@given(quote=hostile, title=hostile, before=hostile)
+def test_the_id_is_the_one_that_the_parser_gives_and_nothing_breaks_out(tmp_path_factory, quote, title, before):
+    root = tmp_path_factory.mktemp("ground")
+    path = root / "agents" / "velma" / "corrections.md"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(before.encode("utf-8", "replace"))
+    known = len(Log.parse(before.encode("utf-8", "replace") + b"\n").entries)
+    done = Signals(Files(root), "velma", lambda: "2026-11-21T12:00:00.000Z").flag(Flag("human", quote, title=title))
+    bound = Log.parse(path.read_bytes()).entries
+    assert len(bound) == known + 1
+    assert (bound[-1].id, bound[-1].pattern, bound[-1].record) == (done.id, "", None)
+
+
+# Repeats
+
+
+@pytest.mark.parametrize("later_ms", [0, 59_999, 60_000, 3_600_000, -30_000])
+def test_the_same_words_in_one_session_are_one_signal_while_it_waits_whatever_the_time(ground, wall, later_ms):
+    first = log_of(ground).flag(SAID, session="s")
+    wall.ms += later_ms
+    again = log_of(ground).flag(Flag("human", "  No, use  PNPM here."), session="s")
+    assert (again.id, again.is_new) == (first.id, False)
+    assert len(entries(ground)) == 1
+
+
+def test_other_words_at_the_same_moment_are_another_signal(ground):
+    said = ["no, use pnpm here", "no, use pnpm there", "stop"]
+    assert all(log_of(ground).flag(Flag("human", each), session="s").is_new for each in said)
+    assert [entry.wrong for entry in entries(ground)] == said
+
+
+def test_failures_are_the_same_by_family_and_error_and_not_by_their_words(ground):
+    tools = [
+        ("pytest", "pytest\n1"),
+        ("mypy .", "mypy\n1"),
+        ("cargo build", "cargo build\n1"),
+        ("pytest -q", "pytest\n1"),
+    ]
+    found = [log_of(ground).flag(Flag.of_failure(told, 1, "no", same), session="s") for told, same in tools]
+    assert [each.is_new for each in found] == [True, True, True, False]
+    assert found[3].id == found[0].id
+
+
+def test_a_session_of_the_agents_own_runs_until_it_was_idle_for_half_an_hour(ground, wall):
+    first = ground.session("velma")
+    wall.ms += 1_800_000
+    assert ground.session("velma") == first
+    assert ground.session("tank") != first
+    wall.ms += 1_800_000
+    assert Workspace(ground.root, ground.world).session("velma") == first
+    wall.ms += 1_800_001
+    second = ground.session("velma")
+    assert second not in ("", first)
+    wall.ms -= 1
+    assert ground.session("velma") not in (first, second)  # the clock was set back
+
+
+@pytest.mark.parametrize("damaged", [b"", b"s-0a1b2c3d4e5f", b"s-0a1b2c3d4e5f \xff\x00", b"\x00" * 29])
+def test_a_damaged_note_of_a_session_begins_a_new_one(ground, damaged):
+    ground.session("velma")
+    (ground.local / "session/velma").write_bytes(damaged)
+    session = ground.session("velma")
+    assert re.fullmatch("s-[0-9a-f]{12}", session)
+    assert session != "s-0a1b2c3d4e5f"
+
+
+def test_another_session_and_another_kind_are_new(ground):
+    log_of(ground).flag(SAID, session="s")
+    assert log_of(ground).flag(SAID, session="t").is_new
+    assert log_of(ground).flag(SAID).is_new
+    assert log_of(ground).flag(Flag("agent", "no, use pnpm here"), session="s").is_new
+    assert len({bound.id for bound in Log.parse(page(ground)).entries}) == 4
+
+
+def test_said_again_after_its_lesson_was_stated_or_dismissed_it_is_a_new_signal(ground):
+    first = log_of(ground).flag(SAID, session="s")
+    corrections.Corrections(ground, "velma").state(first.id, Correction("", "", "Use pnpm"))
+    second = log_of(ground).flag(SAID, session="s")
+    assert second.is_new
+    assert not log_of(ground).flag(SAID, session="s").is_new
+    log_of(ground).dismiss(second.id)
+    assert log_of(ground).flag(SAID, session="s").is_new
+
+
+def test_a_mark_of_an_older_version_has_no_key_and_is_no_repeat_but_a_sign_of_its_session(ground):
+    first = log_of(ground).flag(SAID, session="s")
+    path = ground.home("velma") / "corrections.md"
+    path.write_text(re.sub(r" key=\w+ -->", " -->", path.read_text()))
+    assert log_of(ground).origin(first.id) == ("s", NOON)
+    assert log_of(ground).flag(SAID, session="s").is_new
+
+
+def test_another_agents_signal_is_no_repeat(ground):
+    log_of(ground).flag(SAID, session="s")
+    assert log_of(ground, "splinter").flag(SAID, session="s").is_new
+
+
+@pytest.mark.parametrize("back_ms", [1, 30_000, 3_600_000, NOON - 1])
+def test_a_clock_that_was_set_back_swallows_nothing(ground, wall, back_ms):
+    log_of(ground).flag(SAID, session="s")
+    wall.ms -= back_ms
+    assert log_of(ground).flag(Flag("human", "stop"), session="s").is_new
+    assert not log_of(ground).flag(Flag("human", "stop"), session="s").is_new
+
+
+def test_a_repeat_is_known_behind_much_that_came_in_between(ground, wall):
+    first = log_of(ground).flag(SAID, session="s")
+    for number in range(60):
+        log_of(ground).flag(Flag.of_failure("make", 2, "x" * 5_000), session=f"other-{number}")
+    wall.ms += 10_000
+    assert log_of(ground).flag(SAID, session="s") == (first.id, False)
+
+
+def test_equal_signals_of_two_sessions_are_two_entries(ground):
+    ids = {log_of(ground).flag(SAID, session=f"s-{number}").id for number in range(3)}
+    assert ids == {bound.id for bound in Log.parse(page(ground)).entries}
+    assert len(ids) == 3
+
+
+@pytest.mark.parametrize("gone", range(4))
+def test_an_equal_signal_has_its_own_id_whatever_was_done_to_the_others(ground, gone):
+    for number in range(3):
+        log_of(ground).flag(SAID, session=f"s-{number}")
+    path = ground.home("velma") / "corrections.md"
+    first, *blocks = path.read_text().split("\n## ")
+    changed = (
+        blocks[1:],
+        [blocks[0], blocks[2]],
+        [block.partition("<!--")[0] for block in blocks],
+        [block.replace("**Source:**", "**Source:** ") for block in blocks],
+    )[gone]
+    path.write_text("\n## ".join([first, *changed]) + "\n")
+    done = log_of(ground).flag(SAID, session="s-9")
+    assert Log.parse(page(ground)).entries[-1].id == done.id
+
+
+def test_a_quote_cannot_pass_for_a_repeat(ground):
+    mark = "<!-- fleet flagged c-0123456789abcdef at=2026-11-21T12:00:00.000Z kind=failure session=s -->"
+    log_of(ground).flag(Flag("human", f"no\n{mark}", title=mark), session="s")
+    assert log_of(ground).flag(Flag.of_failure("make", 2, mark), session="s").is_new
+
+
+def test_a_session_that_is_no_word_is_known_again(ground):
+    odd = "a session -- of --> my own\n"
+    assert log_of(ground).flag(SAID, session=odd).is_new
+    assert not log_of(ground).flag(SAID, session=odd).is_new
+    assert [each.title for each in log_of(ground).waiting(odd)] == ["no, use pnpm here"]
+    assert page(ground).count("\n") == 8
+
+
+# Screening and limits
+
+
+def test_a_secret_in_what_failed_is_taken_out(ground):
+    log_of(ground).flag(Flag.of_failure(f"curl -H 'Authorization: Bearer {TOKEN}' x", 22, f"token was {TOKEN}\n"))
+    assert "a1B2" not in page(ground)
+    assert "[REDACTED:" in entries(ground)[0].wrong
+    log_of(ground).flag(Flag("human", f"no, {TOKEN}", title=TOKEN))
+    assert "a1B2" not in page(ground)
+    assert entries(ground)[1].wrong == "no, [REDACTED:github-classic]"
+
+
+@pytest.mark.parametrize("cut", range(0, 40, 3))
+def test_half_of_a_secret_is_never_kept(ground, cut):
+    window = limits.SIGNAL_WINDOW_CHARS
+    # The window begins within the secret, in a line of its own or in the only line there is; or the head ends in it.
+    log_of(ground).flag(Flag.of_failure("a", 1, TOKEN + "x\n" + "y" * (window - cut - 2)))
+    log_of(ground).flag(Flag.of_failure("b", 1, f"{TOKEN} " + "z " * ((window - cut) // 2)), session="2")
+    log_of(ground).flag(Flag.of_failure("c " * (window // 2 - cut // 2 - 1) + TOKEN, 1, ""), session="3")
+    for quote in ("d " * (window // 2 - cut // 2 - 1) + TOKEN + " e" * 99, TOKEN[:-cut] if cut > 20 else ""):
+        log_of(ground).flag(Flag("human", quote), session=f"4 {len(quote)}")
+    assert "a1B2" not in re.sub(r"(?m)^\*\*User flagged:\*\* ghp_\w{0,20}$|^## .* — ghp_\w{0,20}$", "", page(ground))
+
+
+def test_half_of_a_secret_behind_a_giant_one_is_never_kept(ground):
+    giant = "eyJ" + "aB3" * 2_600 + ".abcdef"
+    log_of(ground).flag(Flag("human", f"{giant} " + "p" * (limits.SIGNAL_WINDOW_CHARS - len(giant) - 20) + f" {TOKEN}"))
+    assert "ghp_" not in page(ground)
+    assert "[REDACTED:jwt]" in page(ground)
+
+
+def test_a_private_key_that_begins_before_the_window_is_taken_out(ground):
+    key = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIB\n" * 300
+    log_of(ground).flag(Flag.of_failure("cat key", 1, f"{key}-----END PRIVATE KEY-----\nfailed\n"))
+    assert "MIIE" not in page(ground)
+    assert entries(ground)[0].wrong.endswith("failed")
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["x" * 10_000_000, "line\n" * 2_000_000, "中文 " * 3_000_000, "\r".join(["progress"] * 1_000_000), "\n" * 9_000_000,
+     "wide " * 400 + "\n" + "wide " * 400],
+    ids=["one line", "lines", "Chinese", "progress bar", "nothing", "wide lines"],
+)  # fmt: skip
+def test_ten_megabytes_are_capped(ground, said):
+    log_of(ground).flag(Flag.of_failure("make " + "y" * 5_000, 2, said))
+    (entry,) = entries(ground)
+    assert len(entry.wrong) <= limits.SIGNAL_QUOTE_CHARS_MAX
+    assert len(entry.title) <= limits.SIGNAL_TITLE_CHARS_MAX
+    assert all(len(line) <= limits.SIGNAL_LINE_CHARS_MAX for line in entry.wrong.split("\n")[1:])
+    assert len(page(ground).encode()) < 16_000
+
+
+def test_a_long_message_is_cut_and_says_so(ground):
+    log_of(ground).flag(Flag("human", "no " * 1_000_000))
+    (entry,) = entries(ground)
+    assert len(entry.wrong) <= limits.SIGNAL_QUOTE_CHARS_MAX
+    assert entry.wrong.endswith("…")
+    assert entry.title.endswith("…")
+
+
+def test_control_characters_go_and_what_a_progress_bar_wrote_over(ground):
+    log_of(ground).flag(Flag.of_failure("make\x00 \u202eall", 2, "10%\r50%\rdone\n\x1b[31mFAILED\x1b[0m \x07bell\n"))
+    (entry,) = entries(ground)
+    assert entry.wrong == "exit code 2: make all\ndone\nFAILED bell"
+
+
+def test_chinese_stays_as_it_is(ground):
+    log_of(ground).flag(Flag("human", "不对，应该用 pnpm"))
+    assert (entries(ground)[0].wrong, entries(ground)[0].title) == ("不对，应该用 pnpm", "不对，应该用 pnpm")
+
+
+def test_half_a_surrogate_pair_is_no_trouble(ground):
+    log_of(ground).flag(Flag("human", "no \udc9b\ud800 that"))
+    assert entries(ground)[0].wrong == "no  that"
+
+
+# The disk, and other processes
+
+
+class Recorder(Files):
+    """Notes each write and each wait for the disk, in order."""
+
+    def __init__(self, root):
+        super().__init__(root)
+        self.done = []
+
+    def _write_all(self, handle, data):
+        super()._write_all(handle, data)
+        self.done.append(("write", bytes(data)))
+
+    def _fsync(self, handle):
+        super()._fsync(handle)
+        self.done.append(("fsync", Path(f"/proc/self/fd/{handle}").readlink().name))
+
+
+def test_it_is_one_write_and_on_the_disk_before_it_is_acknowledged(ground):
+    log_of(ground).flag(SAID, session="a")
+    ground.files = Recorder(ground.root)
+    log_of(ground).flag(SAID, session="b")
+    (write, data), (fsync, name) = ground.files.done
+    assert (write, fsync, name) == ("write", "fsync", "corrections.md")
+    assert b"User flagged" in data
+    assert re.search(rb"session=b key=[0-9a-f]{12} -->\n", data)
+
+
+def test_what_did_not_reach_the_disk_is_not_acknowledged(ground):
+    class Full(Files):
+        def _fsync(self, handle):
+            raise OSError(28, "No space left on device")
+
+    ground.files = Full(ground.root)
+    with pytest.raises(DiskError, match="no space left"):
+        log_of(ground).flag(SAID)
+
+
+@pytest.mark.parametrize("cut", range(1, 340, 7))
+def test_a_torn_tail_harms_itself_alone(ground, cut):
+    log_of(ground).flag(Flag("human", "first"), session="a")
+    log_of(ground).flag(Flag("human", "second: x"), session="b")
+    path = ground.home("velma") / "corrections.md"
+    data = path.read_bytes()
+    path.write_bytes(data[:-cut])
+    log_of(ground).flag(Flag("human", "third"), session="c")
+    read = entries(ground)
+    assert [read[0].wrong, read[-1].wrong] == ["first", "third"]
+    assert all(not entry.pattern for entry in read)
+    assert [each.title for each in log_of(ground).waiting("c")] == ["third"]
+
+
+def test_wherever_the_write_was_torn_off_nothing_is_learned(ground):
+    log_of(ground).flag(SAID, session="s")
+    data = ground.files.read(ground.home("velma") / "corrections.md")
+    for cut in range(len(data)):
+        assert not any(entry.pattern for entry in Log.parse(data[:cut]).entries), data[:cut]
+
+
+FLAG_ONE = """
+import sys
+from pathlib import Path
+from fleet.learn.signals import Flag, Signals
+from fleet.store.workspace import Workspace
+ground = Workspace(Path(sys.argv[1]))
+log = Signals(ground.files, "velma", ground.wall)
+done = log.flag(Flag("human", "no, use pnpm here"), session=sys.argv[2])
+print(done.id, done.is_new)
+"""
+
+
+def process(code, *words):
+    environment = {"PYTHONPATH": str(ROOT), "HOME": "/nonexistent", "PATH": os.environ["PATH"]}
+    return subprocess.run(
+        [sys.executable, "-c", code, *words], env=environment, capture_output=True, text=True, timeout=120, check=True
+    ).stdout.split()
+
+
+def test_many_processes_at_once_lose_nothing(ground):
+    with ThreadPoolExecutor(8) as pool:
+        said = list(pool.map(lambda n: process(FLAG_ONE, str(ground.root), f"s-{n % 4}"), range(8)))
     ids = {bound.id for bound in Log.parse(page(ground)).entries}
     # Two of each session, one after the other: the second is a repeat.
     assert {entry for entry, _ in said} == ids
