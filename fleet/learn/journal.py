@@ -120,7 +120,10 @@ class Declaration(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """A mutation that worked, and the command that makes a lesson of it."""
+    """A mutation that worked, its lesson with the error that it ended where that is known, and the command to log it.
+
+    A sleep logs the same words: what worked once is one lesson, whoever logs it first.
+    """
 
     id: str
     code: str
@@ -128,6 +131,7 @@ class Proposal(NamedTuple):
     failed: str
     switch: str
     why: str
+    pattern: str
     command: str
 
 
@@ -295,12 +299,6 @@ class Journal:
         logged = self._workspace.files.page(self._home / "corrections.md")
         return [_proposal(event) for event in won.values() if str(event["id"]).encode() not in logged]
 
-    def as_pattern(self, won: Proposal) -> str:
-        """Return the lesson of a mutation that worked, with the error that it ended where that is known."""
-        error = self._log.state().won.get(won.id, {}).get("error", "")
-        failed, switch = _short(won.failed), _short(won.switch)
-        return f"When {failed} fails{f' with {_short(one_line(redact(error)))}' if error else ''}, {switch}"
-
     def open_attempts(self, session: str = "") -> list[_Open]:
         """Return the failures that nothing has ended, newest first; of all sessions when none is named."""
         settings = self._workspace.config.attempts
@@ -342,17 +340,17 @@ def _block(strategy: _Strategy, times: int, texts: Mapping[str, str]) -> str:
 
 
 def _proposal(event: dict[str, Any]) -> Proposal:
-    code, name, failed, switch, why = (
-        one_line(redact(for_terminal(str(event.get(key, ""))))) for key in ("code", "name", "failed", "switch", "why")
-    )
+    keys = ("code", "name", "failed", "switch", "why", "error")
+    code, name, failed, switch, why, error = (one_line(redact(for_terminal(str(event.get(key, ""))))) for key in keys)
+    pattern = f"When {_short(failed)} fails{f' with {_short(error)}' if error else ''}, {_short(switch)}"
     words = {
         "--wrong": failed,
         "--right": switch,
-        "--pattern": f"When stuck on {_short(failed)}: {_short(switch)}",
+        "--pattern": pattern,
         "--source": f"mutation {code} ({name}) {event['id']}",
     }
     command = " ".join(["fleet correct", *(f"{option} {shlex.quote(text)}" for option, text in words.items())])
-    return Proposal(str(event["id"]), code, name, failed, switch, why, command)
+    return Proposal(str(event["id"]), code, name, failed, switch, why, pattern, command)
 
 
 def _short(text: str) -> str:
