@@ -540,7 +540,7 @@ def test_a_second_undo_after_done_does_not_deny_the_first(tmp_path):
     LocalFolder(str(tmp_path / "w")).hear("sess-a", "claude-code", "velma", str(talk.path), has_ended=False)
     stand.run("w", "done", "--session", "sess-a")
     assert "taken back: reflect-" in stand.run("w", "undo").stdout
-    assert "nothing is left to take back after `fleet done`; nothing" in stand.run("w", "undo", expect=1).stderr
+    assert "all that can be taken back since `fleet done` is, and" in stand.run("w", "undo", expect=1).stderr
 
 
 def test_a_sleep_that_only_rendered_pages_does_not_say_that_nothing_changed(tmp_path):
