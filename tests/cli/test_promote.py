@@ -36,6 +36,29 @@ def test_an_edit_of_a_promoted_lesson_says_that_the_memory_has_it_as_it_was_and_
     assert f"- {LESSON} — right: awk -v (" in memory(stage, "velma")
 
 
+def test_what_one_agent_met_on_two_machines_is_proposed_and_waits_for_a_yes(stage):
+    stage.join("velma", where="first")
+    stage.join("velma", where="second")
+    pattern = stage.correct("first", LESSON)
+    stage.run("first", "sync")
+    stage.run("second", "sync")
+    stage.correct("second", LESSON)
+    assert status(stage, "second")["waiting"] == []
+    stage.correct("second", LESSON)
+    [waits] = status(stage, "second")["waiting"]
+    assert (waits["id"], waits["evidence"]) == (pattern, "seen 3 by velma, 2 of them here")
+    assert f"`fleet promote {pattern}` takes it in" in waits["why"]
+    stage.run("second", "sync")
+    stage.run("first", "sync")
+    for where in ("first", "second"):
+        assert memory(stage, where, "velma") == ""
+        assert LESSON in stage.run(where, "inbox").stdout
+        assert pattern in stage.run(where, "start").stdout
+    stage.run("first", "promote", pattern)
+    assert LESSON in memory(stage, "first", "velma")
+    assert pattern not in stage.run("first", "inbox").stdout
+
+
 def test_a_persons_yes_promotes_and_demote_takes_it_back(stage):
     stage.join("velma")
     mine = stage.folder / "velma/agents/velma/memory.md"
