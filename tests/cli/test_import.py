@@ -445,9 +445,27 @@ def test_what_a_sync_takes_from_a_log_in_another_form_is_reported_and_is_no_warn
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("- Always rebase a branch before you merge it\n- TODO\n")
     told = stage.run(velma, "sync").stderr.splitlines()
-    took = "took 1 lesson from agents/velma/corrections.md, written there in another form; nothing there was changed"
+    took = "took 1 lesson from agents/velma/corrections.md, written there in another form; that text stays as it is"
     assert f"fleet: {took}" in told
     assert not any("warning: took" in row for row in told)
+
+
+def test_a_sync_reports_each_lesson_that_was_written_into_the_log_by_hand_and_undo_lists_it(stage):
+    velma = stage.join("velma")
+    log = stage.folder / velma / "agents/velma/corrections.md"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    entry = "## by hand\nWrong: I used tabs\nRight: use spaces\nPattern: Indent Python with spaces\n"
+    log.write_text(f"{entry}\n- Always write tests for bug fixes\n")
+    told = stage.run(velma, "sync").stderr
+    assert "counted 1 entry written by hand in agents/velma/corrections.md; the ids were added at its end" in told
+    assert "took 1 lesson from agents/velma/corrections.md, written there in another form" in told
+    runs = json.loads(stage.run(velma, "undo", "--list", "--json").stdout)["runs"]
+    assert {each["about"] for each in runs} == {"Indent Python with spaces", "Always write tests for bug fixes"}
+    for each in runs:
+        stage.run(velma, "undo", each["id"])
+    assert stage.patterns(velma)["patterns"] == []
+    assert log.read_text().startswith(entry)
+    assert "by hand" not in stage.run(velma, "sync").stderr
 
 
 def test_a_right_way_below_a_wrong_one_is_the_lesson_of_an_import_and_of_a_sync(bench, w):
