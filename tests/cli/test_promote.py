@@ -59,6 +59,25 @@ def test_what_one_agent_met_on_two_machines_is_proposed_and_waits_for_a_yes(stag
     assert pattern not in stage.run("first", "inbox").stdout
 
 
+def test_show_says_that_a_lesson_stands_in_a_memory_here_though_it_is_published_no_more(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    for _ in range(3):
+        pattern = stage.correct("velma", LESSON)
+    assert stage.run("velma", "show", pattern).stdout.startswith(f"{pattern}  published\n")
+    stage.run("velma", "sync")
+    stage.run("tank", "sync")
+    stage.run("tank", "promote", pattern)
+    stage.run("tank", "demote", pattern)
+    stage.run("tank", "sync")
+    stage.run("velma", "sync")
+    assert LESSON in memory(stage, "velma")
+    head = f"{pattern}  candidate for the clan; stands in the memory of velma here\n"
+    assert stage.run("velma", "show", pattern).stdout.startswith(head)
+    assert state(stage, "velma", pattern) == "candidate"
+    assert stage.run("tank", "show", pattern).stdout.startswith(f"{pattern}  candidate\n")
+
+
 def test_a_persons_yes_promotes_and_demote_takes_it_back(stage):
     stage.join("velma")
     mine = stage.folder / "velma/agents/velma/memory.md"
