@@ -468,6 +468,27 @@ def test_a_sync_reports_each_lesson_that_was_written_into_the_log_by_hand_and_un
     assert "by hand" not in stage.run(velma, "sync").stderr
 
 
+def test_what_was_said_on_one_day_is_no_lesson_and_the_order_that_it_led_to_is_one(bench, w):
+    page = bench.folder / w / "meeting.md"
+    page.write_text("# Meeting\nWe talked about lunch. Next time we should order earlier.\n")
+    bench.run(w, "import", "meeting.md", expect=1)
+    assert bench.seen(w) == {}
+    page.write_text("# Meeting\nI forgot to close the file. Always open files with a context manager.\n")
+    bench.run(w, "import", "meeting.md")
+    assert len(bench.seen(w)) == 1
+
+
+def test_a_page_in_utf_16_is_read_and_one_that_only_begins_so_is_named_with_the_reason(bench, w):
+    page, rule = bench.folder / w / "lessons.md", "Always pin the image by its digest"
+    page.write_bytes(f"# L\n\n- {rule}\n".encode("utf-16"))
+    bench.run(w, "import", "lessons.md")
+    assert set(bench.seen(w)) == {rule}
+    page.write_bytes(f"# L\n\n- {rule}\n".encode("utf-16") + "- Pin each version too\n".encode())
+    told = bench.run(w, "import", "lessons.md", "--verbose", expect=3)
+    assert "it begins as UTF-16, and is none from byte" in told.stdout + told.stderr
+    assert set(bench.seen(w)) == {rule}
+
+
 def test_a_right_way_below_a_wrong_one_is_the_lesson_of_an_import_and_of_a_sync(bench, w):
     right, other = "Copy only package.json before npm install", "Pin each image of the build by its digest"
     page = bench.folder / w / "lessons.md"
