@@ -483,7 +483,7 @@ def test_a_page_in_utf_16_is_read_and_one_that_only_begins_so_is_named_with_the_
     page.write_bytes(f"# L\n\n- {rule}\n".encode("utf-16"))
     bench.run(w, "import", "lessons.md")
     assert set(bench.seen(w)) == {rule}
-    page.write_bytes(f"# L\n\n- {rule}\n".encode("utf-16") + "- Pin each version too\n".encode())
+    page.write_bytes(f"# L\n\n- {rule}\n".encode("utf-16") + b"- Pin each version too\n")
     told = bench.run(w, "import", "lessons.md", "--verbose", expect=3)
     assert "it begins as UTF-16, and is none from byte" in told.stdout + told.stderr
     assert set(bench.seen(w)) == {rule}
