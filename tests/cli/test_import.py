@@ -468,6 +468,32 @@ def test_a_sync_reports_each_lesson_that_was_written_into_the_log_by_hand_and_un
     assert "by hand" not in stage.run(velma, "sync").stderr
 
 
+@pytest.mark.parametrize(
+    "between", ["", "| Mistake | Fix |\n|---|---|\n| Used tabs | Use spaces |\n\n", "That was long.\n\n"]
+)
+def test_a_list_after_an_entry_is_read_for_itself_and_a_task_in_it_is_named(bench, w, between):
+    entry = "### Mistake: forgot to close the file\n**Wrong:** open()\n**Right:** with open()\n"
+    rules = ["Always open files with a context manager", "Pin the versions in requirements.txt", "Keep the log short"]
+    page = (
+        f"# Lessons\n\n{entry}**Lesson:** {rules[0]}\n\n{between}- {rules[1]}\n- {rules[2]}\n- [ ] todo: write docs\n"
+    )
+    (bench.folder / w / "lessons.md").write_text(page)
+    told = bench.run(w, "import", "--verbose", "lessons.md").stdout
+    assert {each.partition(";")[0] for each in bench.seen(w)} == set(rules)
+    last = page.count("\n")
+    assert f"lessons.md:{last}: it is a task to tick off: todo: write docs" in told
+    assert "forgot to close the file: " not in told
+
+
+def test_a_task_below_an_entry_is_named_under_its_own_line(bench, w):
+    page = (
+        "# Lessons\n\n## 2026-01-02 Leaks\n**Lesson:** Always open files with a context manager\n- [ ] check the rest\n"
+    )
+    (bench.folder / w / "lessons.md").write_text(page)
+    told = bench.run(w, "import", "--verbose", "lessons.md").stdout
+    assert "lessons.md:5: it is a task to tick off: check the rest" in told
+
+
 def test_what_was_said_on_one_day_is_no_lesson_and_the_order_that_it_led_to_is_one(bench, w):
     page = bench.folder / w / "meeting.md"
     page.write_text("# Meeting\nWe talked about lunch. Next time we should order earlier.\n")
