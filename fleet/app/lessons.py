@@ -115,16 +115,17 @@ class _Change(NamedTuple):
         return self.field not in known.fields or canonical(known.fields[self.field]) != canonical(self.value)
 
 
-def show(workspace: Workspace, prefix: str) -> tuple[str, Pattern, list[Pattern]]:
-    """Return the id of a record, the lesson that it belongs to, and the other records of that lesson.
+def show(workspace: Workspace, prefix: str) -> tuple[str, Pattern, list[Pattern], list[str]]:
+    """Return a record's id, the lesson that it belongs to, its other records, and whose memories here have it.
 
     Raises:
         NoError: no lesson begins like that, or more than one.
     """
     record = find(workspace, prefix, is_read=True)
     members = _members(workspace, record)
-    lesson = merged(members)
-    return record.id, lesson, [each for each in members if each.id != lesson.id]
+    lesson, ids = merged(members), {each.id for each in members}
+    inside = [each for each in workspace.agents_here() if not ids.isdisjoint(AgentMemory(workspace, each).rows())]
+    return record.id, lesson, [each for each in members if each.id != lesson.id], inside
 
 
 def show_discovery(workspace: Workspace, prefix: str, *, is_read: bool = True) -> dict[str, Any]:

@@ -283,7 +283,7 @@ def _take_logs(workspace: Workspace) -> None:
         path = CountedLog(workspace, agent).log_file().relative_to(workspace.root).as_posix()
         if imported.patterns_new:
             number = counted(imported.patterns_new, "lesson")
-            report = f"took {number} from {path}, written there in another form; nothing there was changed"
+            report = f"took {number} from {path}, written there in another form; that text stays as it is"
             workspace.reports.append(report)
         left = imported.left_out
         for entry in left[:_LEFT_SHOWN]:

@@ -252,14 +252,14 @@ def _tidy(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
 def _publish(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     """Log lessons of mutations that worked, and promote what has the evidence."""
     mutations = Journal(workspace, agent).proposals()
-    texts = [Journal(workspace, agent).as_pattern(each) for each in mutations]
+    texts = [each.pattern for each in mutations]
     read = counted(len(mutations), "mutation that worked", "mutations that worked")
     if dry_run:
         left = ("a dry run does not show which lessons would enter a memory",)
         return Phase(read=read, changed=len(mutations), summary="; ".join(texts), left=left)
-    for mutation, text in zip(mutations, texts, strict=True):
-        source = f"mutation {mutation.code} ({mutation.name}) {mutation.id}"
-        learning.correct(workspace, agent, Correction(mutation.failed, mutation.switch, text, source=source))
+    for each in mutations:
+        source = f"mutation {each.code} ({each.name}) {each.id}"
+        learning.correct(workspace, agent, Correction(each.failed, each.switch, each.pattern, source=source))
     with Runs(workspace).recording(agent, "publish") as draft:
         promoted = reflecting.promote_all(workspace)
         draft.summary = f"{counted(len(promoted), 'lesson')} entered a memory"

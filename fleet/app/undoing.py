@@ -53,53 +53,61 @@ class Undone(NamedTuple):
     did: tuple[str, ...]
 
 
-def listed(workspace: Workspace) -> list[tuple[Run, str]]:
-    """Return the runs of this workspace, the newest first, each with the id of its undo; "" for one that stands."""
-    runs = Runs(workspace).listed()
-    undone = Runs(workspace).undone(runs)
-    return [(run, undone.get(run.id, "")) for run in runs]
+class History:
+    """Runs of a workspace, and what an undo can take back of them."""
 
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
 
-def subject_text(workspace: Workspace, run: Run) -> str:
-    """Return the present words of the only lesson or discovery that a run is about; "" for several, or none."""
-    ids = {each for each in (*run.lessons, *run.retired, *(field.id for field in run.fields)) if each[1:2] == "-"}
-    lessons, entries = [each for each in ids if each[0] == "p"], [each for each in ids if each[0] == "d"]
-    if len(lessons) == 1:
-        return next((lesson.text for lesson in workspace.patterns.some(lessons)), "")
-    entry = workspace.discoveries.get(entries[0]) if len(entries) == 1 and not lessons else None
-    return entry.problem if entry is not None else ""
+    def listed(self) -> list[tuple[Run, str]]:
+        """Return the runs, the newest first, each with the id of its undo; "" for one that stands."""
+        runs = Runs(self._workspace).listed()
+        undone = Runs(self._workspace).undone(runs)
+        return [(run, undone.get(run.id, "")) for run in runs]
 
+    def subject(self, run: Run) -> str:
+        """Return the present words of the only lesson or discovery that a run is about; "" for several, or none."""
+        ids = {each for each in (*run.lessons, *run.retired, *(field.id for field in run.fields)) if each[1:2] == "-"}
+        lessons, entries = [each for each in ids if each[0] == "p"], [each for each in ids if each[0] == "d"]
+        if len(lessons) == 1:
+            return next((lesson.text for lesson in self._workspace.patterns.some(lessons)), "")
+        entry = self._workspace.discoveries.get(entries[0]) if len(entries) == 1 and not lessons else None
+        return entry.problem if entry is not None else ""
 
-def _last_command(workspace: Workspace) -> Run:
-    """Return the last command on this machine that can be undone, decisions included; raise ``NoError`` for none.
+    def last_command(self) -> Run:
+        """Return the last command on this machine that can be undone, decisions included; raise ``NoError`` for none.
 
-    A repository may bring runs along, and an undo writes what is in them: only their ids name those.
-    """
-    runs = [(run, by) for run, by in listed(workspace) if run.machine == workspace.world.machine()]
-    decided = {each.decision.run for each in Inbox(workspace).entries() if each.decision and each.decision.by}
-    parts = {field.id for run, _ in runs for field in run.fields if field.name == PART}
-    open_runs = [run for run, undone_by in runs if not undone_by and run.id not in parts]
-    last = next((run for run in open_runs if run.kind in COMMANDS or run.id in decided), None)
-    until = "~"  # behind any stamp
-    for command, when in Runs(workspace).unrecorded():
-        if last is not None and workspace.made_at(last.at) >= when:
-            break
-        kind = command.split()[1]
-        made = [run for run, _ in runs if when <= workspace.made_at(run.at) < until and run.id not in parts]
-        own = [run for run in made if run.kind == kind.replace("done", "reflect")]
-        if standing := [run for run in own if run in open_runs]:
-            return standing[-1]
-        can_be = kind in {*COMMANDS, "done"}  # `fleet done` logs the day, too
-        if can_be or not own:
-            before = f"`fleet undo {last.id}` takes back the command before it, and " if last is not None else ""
-            is_undone = any(run.kind == UNDO and workspace.made_at(run.at) > when for run, _ in runs)
-            what = "nothing is left to take back after" if is_undone else "the last command here was"
-            never = "" if is_undone and can_be else ", which no bare `fleet undo` takes back"
-            raise NoError(f"{what} `{command}`{never}; nothing was changed. {before}`fleet undo --list` names all runs")
-        until = when
-    if last is not None:
-        return last
-    raise NoError("there is no command here that could be taken back; `fleet undo --list` names all runs")
+        A repository may bring runs along, and an undo writes what is in them: only their ids name those.
+        """
+        workspace = self._workspace
+        finish(workspace)
+        runs = [(run, by) for run, by in self.listed() if run.machine == workspace.world.machine()]
+        decided = {each.decision.run for each in Inbox(workspace).entries() if each.decision and each.decision.by}
+        parts = {field.id for run, _ in runs for field in run.fields if field.name == PART}
+        open_runs = [run for run, undone_by in runs if not undone_by and run.id not in parts]
+        last = next((run for run in open_runs if run.kind in COMMANDS or run.id in decided), None)
+        until = "~"  # behind any stamp
+        for command, when in Runs(workspace).unrecorded():
+            if last is not None and workspace.made_at(last.at) >= when:
+                break
+            kind = command.split()[1]
+            made = [run for run, _ in runs if when <= workspace.made_at(run.at) < until and run.id not in parts]
+            own = [run for run in made if run.kind == kind.replace("done", "reflect")]
+            if standing := [run for run in own if run in open_runs]:
+                return standing[-1]
+            if kind in {*COMMANDS, "done"} or not own:  # `fleet done` logs the day, too
+                before = f"`fleet undo {last.id}` takes back the command before it, and " if last is not None else ""
+                is_undone = any(run.kind == UNDO and workspace.made_at(run.at) > when for run, _ in runs)
+                why = (
+                    f"all that can be taken back since `{command}` is, and a bare `fleet undo` goes no further back"
+                    if is_undone
+                    else f"the last command here was `{command}`, which no bare `fleet undo` takes back"
+                )
+                raise NoError(f"{why}; nothing was changed. {before}`fleet undo --list` names all runs")
+            until = when
+        if last is not None:
+            return last
+        raise NoError("there is no command here that could be taken back; `fleet undo --list` names all runs")
 
 
 def undo(workspace: Workspace, run_id: str | None = None) -> Undone:
@@ -110,7 +118,7 @@ def undo(workspace: Workspace, run_id: str | None = None) -> Undone:
     """
     with workspace.lock("undo"):
         _finish_pending(workspace)
-        run = Runs(workspace).find(run_id) if run_id is not None else _last_command(workspace)
+        run = Runs(workspace).find(run_id) if run_id is not None else History(workspace).last_command()
         if by := Runs(workspace).undone().get(run.id):
             redo = f". `fleet undo {by}` redoes it" if _can_be_undone(Runs(workspace).find(by)) else ", for good"
             raise NoError(f"{run.id} is taken back already, by {by}; nothing was changed{redo}")

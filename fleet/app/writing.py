@@ -202,6 +202,10 @@ class Writing:
             if not logged or not all(each.is_undone for each in logged):
                 return " was logged for this session before"
         same, is_retired = self._known(text)
+        word = corrections_md.session_word(self._session.id)
+        counted = (each.record for each in entries if each.record is not None and not each.is_undone)
+        if not is_retired and any(record.pattern == same and record.session == word for record in counted):
+            return f" is {same}, which this session counted already"
         if why := self._support.of(lesson) or (f"it was taken back, as {same}" if is_retired else ""):
             source = f"a reflection on session {self._session.id[:60]}, approved by a person"
             body = {"pattern": text, "wrong": lesson.wrong, "right": lesson.right, "source": source}
@@ -212,10 +216,6 @@ class Writing:
             return ": the agent stated that lesson itself"
         if f"<!-- fleet dismissed {entry} " in self._log_page:
             return _DISMISSED
-        word = corrections_md.session_word(self._session.id)
-        counted = (each.record for each in entries if each.record is not None and not each.is_undone)
-        if same and any(record.pattern == same and record.session == word for record in counted):
-            return f" is {same}, which this session counted already"
         return _PlannedLesson(key, lesson, same, entry)
 
     def _candidate(

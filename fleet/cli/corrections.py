@@ -181,7 +181,9 @@ def _show_logged(workspace: Workspace, logged: LogResult, more: Mapping[str, Any
     in_all = f" ({whole:,} in all wordings)" if whole else ""
     rows = [f"{logged.id} seen {counted(logged.seen, 'time')}{in_all}: {logged.text}"]
     if logged.is_echo:
-        rows.append("  an echo: this only repeats a lesson that you were shown. It counts for nothing")
+        rows.append(
+            "  an echo: this only repeats a lesson that you were shown, or that was logged. It counts for nothing"
+        )
     if logged.retired_by:
         who = names.agent_of(logged.retired_by)
         rows.append(f"  it was retired by {who}, and is back; `fleet retire {logged.id}` retires it again")

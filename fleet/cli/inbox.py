@@ -14,7 +14,7 @@ from fleet.app import inbox, reviewing, undoing
 from fleet.app.finding import lesson_as_json
 from fleet.app.inbox import Listing
 from fleet.app.reviewing import Changes, Pair, Question
-from fleet.app.undoing import Undone
+from fleet.app.undoing import History, Undone
 from fleet.cli import output
 from fleet.cli.output import argument, flag, option
 from fleet.model.errors import DiskError, FleetError, UsageError
@@ -29,7 +29,7 @@ _APPROVE, _REJECT = "approve", "reject"
 _DECIDE = {_APPROVE: inbox.approve, _REJECT: inbox.reject}
 _KINDS = ("every", *KINDS)
 _ITEMS = output.completing(lambda on, _: [(each.item.id, each.item.title) for each in Inbox(on).waiting()])
-_RUNS = output.completing(lambda on, _: [(each.id, each.summary) for each, _ in undoing.listed(on)])
+_RUNS = output.completing(lambda on, _: [(each.id, each.summary) for each, _ in History(on).listed()])
 _CAUGHT_UP = "all caught up: nothing waits for a decision"
 _DIFF_LINES = 12
 _EVIDENCE_MAX = 10
@@ -283,14 +283,27 @@ def _undo(
         raise UsageError("--list takes no run, and --all belongs to --list; nothing was changed")
     with output.opened() as workspace:
         if is_listing:
-            runs = undoing.listed(workspace)
+            runs = History(workspace).listed()
             listed = runs if everything else runs[:_LISTED]
-            _list_runs(listed, [undoing.subject_text(workspace, run) for run, _ in listed], len(runs))
+            _list_runs(listed, [History(workspace).subject(run) for run, _ in listed], len(runs))
             return
+        named = run if run is not None else _agreed(workspace, History(workspace).last_command())
         with output.progress("Taking back"):
-            undone = undoing.undo(workspace, run)
+            undone = undoing.undo(workspace, named)
         document = undone._asdict() | {"run": undone.run.id, "kind": undone.run.kind, "told": undone.run.summary}
         output.show(document, _undone_rows(undone))
+
+
+def _agreed(workspace: Workspace, last: Run) -> str:
+    """Return the id of the last command, once a person agreed to lose what does not come back: a discovery."""
+    if gone := [each for each in last.lessons if each.startswith("d-")]:
+        what = one_line(History(workspace).subject(last)) or counted(len(gone), "discovery", "discoveries")
+        question = f"Take back for good: {shortened(what, _SUBJECT_CHARS)}?"
+        if not output.can_ask():
+            named = f"`fleet undo {last.id}` takes it back"
+            raise UsageError(f"{question} No terminal to ask on, so nothing was changed. {named}")
+        output.confirm(question, yes=False)
+    return last.id
 
 
 def _list_runs(runs: list[tuple[Run, str]], subjects: list[str], total: int) -> None:

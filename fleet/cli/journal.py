@@ -109,7 +109,8 @@ def _mutate(
         elif worked:
             event = Journal(workspace, who).worked(named, "")
             text = f"{event['code']} ({event['name']}) worked: recorded, and proposed as a lesson"
-            output.show({"worked": event["id"]}, f"{text}. `fleet mutate --proposed` has the command")
+            ways = "`fleet mutate --proposed` has the command; the next `fleet sleep` logs it by itself"
+            output.show({"worked": event["id"]}, f"{text}. {ways}")
         else:
             declared, known = searching.declare(workspace, who, named, code, failed, switch, why)
             _show_declared(workspace, declared, known)

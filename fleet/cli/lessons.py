@@ -13,13 +13,14 @@ from fleet.app import finding, lessons, reflecting, reviewing, starting
 from fleet.cli import output
 from fleet.cli.output import argument, flag, option
 from fleet.model.discovery import TYPES
+from fleet.model.edits import PUBLISHED
 from fleet.model.errors import FleetError, UsageError
 from fleet.model.names import FIELDS, LABELS
 from fleet.model.pattern import REDACTED, Pattern
 from fleet.recall.wording import Renderer, not_working
 from fleet.store.workspace import Workspace
 from fleet.text.dates import to_ms
-from fleet.text.screening import counted, one_line, readable
+from fleet.text.screening import counted, listed, one_line, readable
 
 _LISTED = 100
 """Lessons that ``fleet patterns`` lists on a terminal without ``-n``; into a pipe it lists all of them."""
@@ -151,12 +152,14 @@ def _show(
             fields = lessons.show_discovery(workspace, pattern)
             output.show(fields, _discovery_rows(fields))
             return
-        id_, lesson, others = lessons.show(workspace, pattern)
+        id_, lesson, others, inside = lessons.show(workspace, pattern)
         [cluster] = reflecting.current_clusters(workspace).grouped([lesson], workspace.patterns.lesson)
         fields = finding.lesson_as_json(lesson, is_whole=True, wordings=cluster.wordings)
+        is_kept = bool(inside) and fields["state"] != PUBLISHED
+        kept = f" for the clan; stands in the memory of {listed(inside)} here" if is_kept else ""
         rows = [f"{id_} is merged into:"] if lesson.id != id_ else []
         rows += [
-            f"{lesson.id}  {fields['state']}\n{fields['text']}",
+            f"{lesson.id}  {fields['state']}{kept}\n{fields['text']}",
             *_labelled(_lesson_rows(lesson, fields, others, cluster)),
         ]
         way_back = "its words were purged" if lesson.text == REDACTED else f"`fleet restore {lesson.id}` brings it back"

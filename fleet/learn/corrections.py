@@ -128,13 +128,23 @@ class Corrections:
         now_ms = self._workspace.world.wall_ms()
         was_shown = is_own and self._workspace.state.was_shown(self._agent, target.members, now_ms)
         shown = target.lesson if was_shown else None
-        if _is_echo(entry, *((shown.text, shown.correct) if shown is not None else ("", ""))):
+        is_logged = is_own and self._is_of_logged_mutation(entry.source)
+        if is_logged or _is_echo(entry, *((shown.text, shown.correct) if shown is not None else ("", ""))):
             return self._echo_result(injected_id(entry.pattern) or target.id, entry.pattern, secrets)
         session, session_error = self._session(session)
         page, entry_id, is_counted = self._append(entry, target, session, (RELAPSED,) if was_shown else ())
         if entry_id:
             self._count_now(session_error)
         return self._result(target, page, entry, secrets, entry_id, is_counted=is_counted)
+
+    def _is_of_logged_mutation(self, source: str) -> bool:
+        """Return whether a source names a mutation that is logged: what worked once is one occurrence."""
+        mutation = re.match(r"mutation .* (m-[0-9a-f]{8})\Z", source)
+        if mutation is None:
+            return False
+        log = self._workspace.files.page(CountedLog(self._workspace, self._agent).log_file())
+        entries = corrections_md.Log.parse(log).entries
+        return any(each.source.endswith(mutation[1]) and not each.is_undone for each in entries)
 
     def _append(
         self, entry: Correction, target: _Target, session: str, extra: tuple[tuple[str, str], ...]

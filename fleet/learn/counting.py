@@ -26,6 +26,7 @@ from fleet.model.errors import BusyError
 from fleet.model.line import Line
 from fleet.model.names import LOGGED, normalise, pattern_id
 from fleet.model.pattern import PRIVATE, SCOPE, fold
+from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening
 
@@ -342,7 +343,21 @@ class _Backlog:
                 self._workspace.files.append(self._path, data.encode())
             self._page = self._workspace.files.page(self._path)
         self._read = _read_since(_Checkpoint(), self._page)
+        if is_same:
+            self._report(records)
         return is_same
+
+    def _report(self, records: Sequence[Record]) -> None:
+        """Report the entries by hand that got their records, and record that as a run, for `fleet undo`."""
+        number = screening.counted(len(records), "entry", "entries")
+        path = self._path.relative_to(self._workspace.root).as_posix()
+        self._workspace.reports.append(f"counted {number} written by hand in {path}; the ids were added at its end")
+        ids = dict.fromkeys(record.pattern for record in records)
+        known = {id_: self._workspace.record(self._writer.agent, id_) for id_ in ids}
+        with Runs(self._workspace).recording(self._writer.agent, "import") as draft:
+            draft.summary = f"counted {number} written by hand"
+            draft.fields = [Field(record.id, "entry", None, record.pattern) for record in records]
+            draft.lessons = [id_ for id_, line in known.items() if line is None or not fold(line).is_present]
 
     def _counted_under(self, entry: Entry, lesson: str) -> str:
         """Return the pattern that counts an entry already, from another copy of the log; else the one that reads alike.

@@ -110,7 +110,11 @@ def read_records(name: str, data: bytes) -> Iterator[Item]:
     """
     base = re.split(r"[\\/]", name)[-1].casefold()
     if data.startswith(_BOMS_OF_UTF16):  # as Windows' own programs write it
-        data = data.decode("utf-16", "replace").encode()
+        try:
+            data = data.decode("utf-16").encode()
+        except UnicodeDecodeError as why:
+            yield Bad(1, f"it begins as UTF-16, and is none from byte {why.start} on: save it as UTF-8", b"")
+            return
     data = data.removeprefix(_BOM)
     # Both sides of a conflict are records. The lines stay, empty, so that each keeps its number.
     clean = _CONFLICT.sub(b"", data)

@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ WIDTH = 64
 STREAKS_SHOWN_MAX = 20
 WAY_OUT = 'fleet mutate M5 --failed "what does not work" --switch "what you do instead" --why "why it should work"'
 
+_CHECKOUTS_MAX = 200
 _HEADING = re.compile(r"#[ \t]+JOURNAL[ \t]+[—–-]+[ \t]+(?P<branch>.*\S)[ \t]*")
 _NOT_IN_SLUG = re.compile(r"[^a-z0-9._-]+")
 _WORDS_SHOWN_MAX = 160
@@ -46,11 +47,33 @@ class _Written(NamedTuple):
     secrets: tuple[str, ...]
 
 
-def _branch_of(root: Path) -> str:
-    """Return the git branch around a folder; detached: the short commit; without a repository: ``main``."""
-    head = git.output(root, "symbolic-ref", "--short", "HEAD") or git.output(root, "rev-parse", "--short=7", "HEAD")
-    branch = one_line(screening.strip_controls(head))[:BRANCH_CHARS_MAX]
-    return markdown.escape(redact(branch)) or NO_BRANCH
+def _branch_of(root: Path) -> tuple[str, bool]:
+    """Return the git branch that is worked on in a folder, and whether HEAD has left it for a commit.
+
+    During a rebase or a bisection it is the branch that git goes back to, else where HEAD left all branches the one
+    that it was on last, or the short commit where no branch is known. Without a repository: ``main``.
+    """
+    branch = git.output(root, "symbolic-ref", "--short", "HEAD") or _existing(root, _in_progress(root))
+    checkouts = "" if branch else git.output(root, "log", "-g", "--format=%gs", f"-{_CHECKOUTS_MAX}", "HEAD")
+    left = _existing(root, re.findall(r"(?m)^checkout: moving from (\S+) to", checkouts))
+    head = branch or left or git.output(root, "rev-parse", "--short=7", "HEAD")
+    shown = one_line(screening.strip_controls(head))[:BRANCH_CHARS_MAX]
+    return markdown.escape(redact(shown)) or NO_BRANCH, bool(left)
+
+
+def _in_progress(root: Path) -> Iterator[str]:
+    """Yield what git goes back to after a rebase or a bisection: meanwhile HEAD is on no branch."""
+    files = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
+    paths = git.output(root, "rev-parse", *(word for each in files for word in ("--git-path", each)))
+    for path in paths.splitlines():
+        data = homes.read(str(root / path), 4 * BRANCH_CHARS_MAX)
+        yield data.decode("utf-8", "replace").strip().removeprefix("refs/heads/")
+
+
+def _existing(root: Path, names: Iterable[str]) -> str:
+    """Return the first of these names that is a branch's, "" for none."""
+    named = (each for each in dict.fromkeys(names) if each and not re.fullmatch(r"[0-9a-f]{40,64}", each))
+    return next((each for each in named if git.output(root, "rev-parse", "--verify", f"refs/heads/{each}")), "")
 
 
 def _checkout_of(root: Path) -> Path:
@@ -120,7 +143,10 @@ class Declaration(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """A mutation that worked, and the command that makes a lesson of it."""
+    """A mutation that worked, its lesson with the error that it ended where that is known, and the command to log it.
+
+    A sleep logs the same words: what worked once is one lesson, whoever logs it first.
+    """
 
     id: str
     code: str
@@ -128,6 +154,7 @@ class Proposal(NamedTuple):
     failed: str
     switch: str
     why: str
+    pattern: str
     command: str
 
 
@@ -225,7 +252,9 @@ class Journal:
 
     def of_branch(self) -> tuple[Path, str]:
         """Return the journal of the branch that is worked on here, whether it is there or not, and the branch."""
-        branch = _branch_of(_checkout_of(self._workspace.root))
+        branch, has_left = _branch_of(_checkout_of(self._workspace.root))
+        if has_left:
+            self._workspace.warn(f"HEAD is on no branch: the journal of {branch}, where it was last, goes on")
         first = self._home / FILE_NAME
         owner = _owner(self._workspace.files.read(first))
         if owner in ("", branch):
@@ -295,12 +324,6 @@ class Journal:
         logged = self._workspace.files.page(self._home / "corrections.md")
         return [_proposal(event) for event in won.values() if str(event["id"]).encode() not in logged]
 
-    def as_pattern(self, won: Proposal) -> str:
-        """Return the lesson of a mutation that worked, with the error that it ended where that is known."""
-        error = self._log.state().won.get(won.id, {}).get("error", "")
-        failed, switch = _short(won.failed), _short(won.switch)
-        return f"When {failed} fails{f' with {_short(one_line(redact(error)))}' if error else ''}, {switch}"
-
     def open_attempts(self, session: str = "") -> list[_Open]:
         """Return the failures that nothing has ended, newest first; of all sessions when none is named."""
         settings = self._workspace.config.attempts
@@ -342,17 +365,17 @@ def _block(strategy: _Strategy, times: int, texts: Mapping[str, str]) -> str:
 
 
 def _proposal(event: dict[str, Any]) -> Proposal:
-    code, name, failed, switch, why = (
-        one_line(redact(for_terminal(str(event.get(key, ""))))) for key in ("code", "name", "failed", "switch", "why")
-    )
+    keys = ("code", "name", "failed", "switch", "why", "error")
+    code, name, failed, switch, why, error = (one_line(redact(for_terminal(str(event.get(key, ""))))) for key in keys)
+    pattern = f"When {_short(failed)} fails{f' with {_short(error)}' if error else ''}, {_short(switch)}"
     words = {
         "--wrong": failed,
         "--right": switch,
-        "--pattern": f"When stuck on {_short(failed)}: {_short(switch)}",
+        "--pattern": pattern,
         "--source": f"mutation {code} ({name}) {event['id']}",
     }
     command = " ".join(["fleet correct", *(f"{option} {shlex.quote(text)}" for option, text in words.items())])
-    return Proposal(str(event["id"]), code, name, failed, switch, why, command)
+    return Proposal(str(event["id"]), code, name, failed, switch, why, pattern, command)
 
 
 def _short(text: str) -> str:

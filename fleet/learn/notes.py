@@ -124,6 +124,10 @@ def read_notes(text: str, name: str) -> Iterator[Note | SkippedPiece]:
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > BLOCK_CHARS_MAX // 2:
             page.items.append(SkippedPiece(number, _TOO_LONG, line))
+    named = {item.line for item in page.items}
+    blocks = [block for section in top.walk() for block in section.blocks]
+    tasks = [each for block in blocks for each in (block, *_below(block)) if each.is_task and each.line not in named]
+    page.items += [SkippedPiece(each.line, TASK, each.text) for each in tasks]  # below an entry or an item
     seen: set[str] = set()
     for item in sorted(page.items, key=lambda each: each.line):
         folded = item.text.casefold()
@@ -181,6 +185,7 @@ class _Form:
         self.is_whole = is_whole
         self.story: list[Block] = []  # before the fields
         self.fields: list[tuple[Field, list[str]]] = []
+        self._lines: dict[str, int] = {}  # of the values that stand on lines of their own
 
     def add(self, field: Field, end: int) -> None:
         value = field.value.replace("~~", "") if field.role == "wrong" else field.value  # struck out as well
@@ -224,6 +229,7 @@ class _Form:
                     text = re.sub(_IS_RIGHT, "", text)
                     self.fields.append((Field("right", 0, "", text), []))
                 self.fields[-1][1].append(text)
+                self._lines[text] = each.line
 
     def notes(self) -> Iterator[Note]:
         """Yield the lessons of the entry: one, or each of a list of rules."""
@@ -232,7 +238,9 @@ class _Form:
         usable = [value for value in listed if Passage(value).is_sentence()]
         if note and len(usable) > 1:
             topic = "" if _names_errors(self.title) else self.title
-            yield from (note._replace(text=_with_title(value, topic), correct="") for value in usable)
+            for value in usable:
+                line = self._lines.get(value, note.line)
+                yield note._replace(line=line, text=_with_title(value, topic), correct="")
         elif note:
             yield note
 
@@ -347,11 +355,12 @@ class _Page:
         labelled_items = [each for each in section.blocks if each.kind == "item" and _has_content(each)]
         is_list = any(_fields_of(each)[0].value or each.items for each in labelled_items)
         labelled_item: Block | None = None  # the last one, if no other block has a label since
-        for block in section.blocks:
+        end = _end_of_entry(section.blocks) if is_whole else len(section.blocks)
+        for block in section.blocks[:end]:
             is_bold, roles = _is_bold_lead(block), {field.role for field in _fields_of(block)}
             is_field = bool(roles) and not (re.match(_WRONG_RIGHT, block.text) and roles.isdisjoint({"right", "rule"}))
             is_apart = bool(rest) and rest[-1].line > form.end
-            is_led = is_apart and rest[-1].kind != "item"  # by a paragraph that is none of the entry's
+            is_led = is_apart and rest[-1].kind == "paragraph"  # which is none of the entry's
             is_behind = not (is_whole or is_led) and form.is_closed_before(block)
             is_item = block.kind == "item" and not is_field and (is_list or not form.fields or is_behind)
             is_order = is_item and not form.awaits(block.text) and _is_binding(Passage(block.text).plain)
@@ -377,6 +386,7 @@ class _Page:
                 form.extend(block)
         self._finish(form)
         self._read_blocks(section, rest, context)
+        self._read_blocks(section, section.blocks[end:], context._replace(head=_Heading("", head.when)))
 
     def _take_fields(self, form: _Form, block: Block) -> _Form:
         for index, field in enumerate(found := _fields_of(block)):
@@ -449,7 +459,9 @@ class _Page:
             is_free = section not in self._titles or not self._is_log  # of a log it says how the log is kept
             for part in prose:
                 text = Passage(part.text).plain
-                if is_free and _is_binding(text) and Passage(text).is_sentence():
+                first, rest = Passage(text).lead(1)
+                is_told = Text(first).is_story() and not Passage(rest).is_order()  # no more than what one day taught
+                if is_free and not is_told and _is_binding(text) and Passage(text).is_sentence():
                     self._add(Note(part.line, part.end, text, category=context.category))
                 else:
                     self._leave(_PROSE, part)
@@ -462,8 +474,8 @@ class _Page:
             return
         topic = "" if _is_kind(title) else title
         text, rest = (title, body) if _is_lesson(title) else (_with_title(body, topic), "")
-        first, category, when = section.line or prose[0].line, context.category, context.head.when
-        self._add(Note(first, prose[-1].end, text, rest, title=title, category=category, when=when))
+        begin, category, when = section.line or prose[0].line, context.category, context.head.when
+        self._add(Note(begin, prose[-1].end, text, rest, title=title, category=category, when=when))
 
     def _read_list(self, items: list[Block], context: _Context) -> None:
         intro = Label(context.intro)
@@ -763,6 +775,22 @@ def _fields_of(block: Block) -> list[Field]:
             elif joined:
                 joined[-1] = joined[-1]._replace(value=f"{joined[-1].value} {field.value}".strip())
     return joined if any(field.role for field in joined) else []
+
+
+def _end_of_entry(blocks: Sequence[Block]) -> int:
+    """Return the index of the list that stands apart behind an entry's last field; the number of blocks for none.
+
+    It stands apart below an empty line, where neither the field nor what is between the two leads to it.
+    """
+    last = max((index for index, block in enumerate(blocks) if _fields_of(block)), default=len(blocks))
+    for index in range(last + 1, len(blocks)):
+        before, block = blocks[index - 1], blocks[index]
+        found = _fields_of(before)
+        leads = _ends_open(before.text) or (not found[-1].value if found else _is_bold_lead(before))
+        is_apart = block.kind == "item" and block.line > before.end + 1 and not re.match(_IS_RIGHT, block.text)
+        if is_apart and not leads:
+            return index
+    return len(blocks)
 
 
 def _has_content(block: Block) -> bool:

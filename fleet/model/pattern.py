@@ -234,13 +234,14 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             weight += min(total, each_max * (sessions.get(writer) or 1), writer_max)
         return weight
 
-    def seen_by(self, agent: str) -> int:
+    def seen_by(self, agent: str, *, anywhere: bool = False) -> int:
         """Return how often an agent logged it in this folder, under any of its replicas here or by hand.
 
-        Another replica with the agent's name may be anybody's: lines are not signed.
+        ``anywhere``: under all replicas of its name; another one may be anybody's, as lines are not signed.
         """
         seen, entries = self.totals.get("seen", {}), dict[str, int]()
-        own = [writer for writer in self.mine if names.agent_of(writer) == agent]
+        writers = seen.keys() | self.by_hand.keys() if anywhere else self.mine
+        own = [writer for writer in writers if names.agent_of(writer) == agent]
         for writer in own:
             entries = gcounter.join(entries, self.by_hand.get(writer, {}))
         return sum(seen.get(writer, 0) for writer in own) + sum(entries.values())

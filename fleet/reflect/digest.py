@@ -235,6 +235,8 @@ class Support:
 
     def _doubt(self, statement: str, source: str, places: Sequence[set[str]], context: set[str]) -> str:
         """Return why the words of a statement are not those of a person, a command or its source; "" otherwise."""
+        if _pattern("tells_password").search(statement):
+            return "it may tell a password, which the whole clan would read"
         known = f" {self._typed} {self._done} {_flat(source)} "
         if unknown := next((each for each in _names(statement) if f" {_flat(each)} " not in known), ""):
             return f"it names {unknown[:80]}, which no person said and no command had"
@@ -324,7 +326,9 @@ def _names(text: str) -> Iterator[str]:
     text = text.rpartition(" ")[0] if text.endswith("…") else text
     yield from (each for each in _flat(text).split() if any(map(str.isdigit, each)))
     for parsed in ParsedText.of(_SENTENCE.findall(text)):
-        yield from (each.text for each in parsed.words if each.is_exact and not each.is_negated and _flat(each.text))
+        named = (each.text for each in parsed.words if each.is_exact and not each.is_negated and _flat(each.text))
+        for name in named:  # which may be a part of a word: `mmQp` of `mmQp2`
+            yield from re.findall(rf"\w*{re.escape(name)}\w*", text, re.IGNORECASE) or [name]
 
 
 def _share(words: set[str], among: Iterable[str]) -> float:

@@ -1,9 +1,10 @@
 """Evidence: the rules that make a lesson permanent, over records, and the witnesses of what writers say.
 
 Only an agent's *own* third occurrence, logged in this folder, enters its memory without a person. Relapses count there,
-since an agent that repeats a mistake whose lesson it had read needs the lesson most. A lesson of *others* is proposed
-by independent evidence (docs/adr/0020): relapses, which say that it is read and not that it is true, and imported
-records, which are no agent, count nothing there.
+since an agent that repeats a mistake whose lesson it had read needs the lesson most. What another replica of its name
+counted is proposed with it, since lines are not signed. A lesson of *others* is proposed by independent evidence
+(docs/adr/0020): relapses, which say that it is read and not that it is true, and imported records, which are no agent,
+count nothing there.
 
 Witnesses: git has the committers of a writer's file, and the file in which a column arrived. Writers that share one of
 these are one witness, and so are the writers of this folder, and all unknown ones. Both can be invented: this tells
@@ -31,7 +32,7 @@ from fleet.text.screening import counted, readable
 Witness = Callable[[str, str], str]
 """From the id of a lesson and a writer to the witness of what that writer says: a name that stands for one person."""
 
-OWN, CLAN, PERSON = "own", "clan", "person"
+OWN, CLAN, NAMESAKE, PERSON = "own", "clan", "namesake", "person"
 RETIRED = "retired"
 
 _PUSHERS = "pushers"
@@ -44,7 +45,7 @@ _DUE_MAX = 50
 class Due(NamedTuple):
     """Lesson that is due for an agent's memory, its words fit to be shown.
 
-    ``reason``: ``own``, ``clan`` or ``person``; ``right``: the right way that a person took in with it.
+    ``reason``: ``own``, ``clan``, ``namesake`` or ``person``; ``right``: the right way that a person took in with it.
     """
 
     id: str
@@ -86,11 +87,15 @@ class Evidence:
             if pattern.id in known or pattern.count("seen") < self._settings.least_seen:
                 continue
             own, others = pattern.seen_by(self._agent), _independent(pattern, self._witness)
+            named = pattern.seen_by(self._agent, anywhere=True)
             if own >= self._settings.own:
                 candidates.append(((0, -own, 0), pattern, OWN, f"seen {own:,} by {self._agent}"))
             elif _is_enough(others, self._settings):
                 evidence = f"seen {others.seen:,} by {counted(others.agents, 'agent')}"
                 candidates.append(((1, -others.agents, -others.seen), pattern, CLAN, evidence))
+            elif named >= self._settings.own:
+                evidence = f"seen {named:,} by {self._agent}, {own:,} of them here"
+                candidates.append(((1, -others.agents, -others.seen), pattern, NAMESAKE, evidence))
         candidates.sort(key=lambda each: each[0])
         # Screening is slow, and only for those that have the numbers.
         admitted = ((each, why, evidence) for _, each, why, evidence in candidates if self.admits(each))

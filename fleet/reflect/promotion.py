@@ -17,7 +17,7 @@ from fleet.model import edits, names
 from fleet.model.errors import BusyError, DiskError, NoError
 from fleet.model.pattern import PRIVATE, SCOPE, Pattern
 from fleet.reflect.clusters import NOT_COMPARED, Clusters
-from fleet.reflect.evidence import CLAN, PERSON, RETIRED, Due, Evidence, Witnesses
+from fleet.reflect.evidence import CLAN, NAMESAKE, PERSON, RETIRED, Due, Evidence, Witnesses
 from fleet.reflect.memory_md import FILE_NAME, Memory
 from fleet.store.lines import PATTERNS
 from fleet.store.query import Patterns
@@ -302,6 +302,8 @@ class Promotions:
             return f"{doubt}; {yes} as it reads now"
         if self._settings.mode == "suggest":
             return yes
+        if due.reason == NAMESAKE:
+            return f"some of it was counted elsewhere, under this agent's name, which may be anybody; {yes}"
         if due.reason != CLAN or (is_enough and self._witnesses.are_enough):
             return ""
         if not is_enough:

@@ -5,7 +5,7 @@ reserved for it or settled, it was deferred, it was undone. What was spent on a 
 that deleting a database gives nobody a second budget.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -69,13 +69,20 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the result of the pass in a sentence; where it saved nothing, the reason."""
         if self.kind != "reflection" and self.why:
             return self.why
-        if saved := [counted(each.count, each.name.removesuffix("s")) for each in self.writers if each.count]:
+        pending = {each.name: sum(id_.startswith("i-") for id_ in each.ids) for each in self.writers}
+        saved = _numbers({each.name: each.count - pending[each.name] for each in self.writers})
+        waiting = sum(pending.values())
+        if saved or waiting:
             failed = [f"{each.name} failed: {each.error}" for each in self.writers if each.error]
-            number = sum(each.startswith("i-") for writer in self.writers for each in writer.ids)
-            pending = [f"{number} of these wait{'s' * (number == 1)} in the inbox"] if number else []
-            return "; ".join([f"saved {', '.join(saved)}", *pending, *failed])
+            waits = [f"{_numbers(pending)} wait{'s' * (waiting == 1)} in the inbox"] if waiting else []
+            return "; ".join([f"saved {saved or 'nothing yet'}", *waits, *failed])
         reasons = [self.why, *(each.error for each in self.writers), *(why for w in self.writers for why in w.skipped)]
         return f"saved nothing: {next(filter(None, reasons), 'it found nothing worth keeping')}"
+
+
+def _numbers(by_writer: Mapping[str, int]) -> str:
+    """Return numbers of things in words, without those that are none."""
+    return ", ".join(counted(number, name.removesuffix("s")) for name, number in by_writer.items() if number > 0)
 
 
 class Pass(NamedTuple):

@@ -445,9 +445,74 @@ def test_what_a_sync_takes_from_a_log_in_another_form_is_reported_and_is_no_warn
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("- Always rebase a branch before you merge it\n- TODO\n")
     told = stage.run(velma, "sync").stderr.splitlines()
-    took = "took 1 lesson from agents/velma/corrections.md, written there in another form; nothing there was changed"
+    took = "took 1 lesson from agents/velma/corrections.md, written there in another form; that text stays as it is"
     assert f"fleet: {took}" in told
     assert not any("warning: took" in row for row in told)
+
+
+def test_a_sync_reports_each_lesson_that_was_written_into_the_log_by_hand_and_undo_lists_it(stage):
+    velma = stage.join("velma")
+    log = stage.folder / velma / "agents/velma/corrections.md"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    entry = "## by hand\nWrong: I used tabs\nRight: use spaces\nPattern: Indent Python with spaces\n"
+    log.write_text(f"{entry}\n- Always write tests for bug fixes\n")
+    told = stage.run(velma, "sync").stderr
+    assert "counted 1 entry written by hand in agents/velma/corrections.md; the ids were added at its end" in told
+    assert "took 1 lesson from agents/velma/corrections.md, written there in another form" in told
+    runs = json.loads(stage.run(velma, "undo", "--list", "--json").stdout)["runs"]
+    assert {each["about"] for each in runs} == {"Indent Python with spaces", "Always write tests for bug fixes"}
+    for each in runs:
+        stage.run(velma, "undo", each["id"])
+    assert stage.patterns(velma)["patterns"] == []
+    assert log.read_text().startswith(entry)
+    assert "by hand" not in stage.run(velma, "sync").stderr
+
+
+@pytest.mark.parametrize(
+    "between", ["", "| Mistake | Fix |\n|---|---|\n| Used tabs | Use spaces |\n\n", "That was long.\n\n"]
+)
+def test_a_list_after_an_entry_is_read_for_itself_and_a_task_in_it_is_named(bench, w, between):
+    entry = "### Mistake: forgot to close the file\n**Wrong:** open()\n**Right:** with open()\n"
+    rules = ["Always open files with a context manager", "Pin the versions in requirements.txt", "Keep the log short"]
+    page = (
+        f"# Lessons\n\n{entry}**Lesson:** {rules[0]}\n\n{between}- {rules[1]}\n- {rules[2]}\n- [ ] todo: write docs\n"
+    )
+    (bench.folder / w / "lessons.md").write_text(page)
+    told = bench.run(w, "import", "--verbose", "lessons.md").stdout
+    assert {each.partition(";")[0] for each in bench.seen(w)} == set(rules)
+    last = page.count("\n")
+    assert f"lessons.md:{last}: it is a task to tick off: todo: write docs" in told
+    assert "forgot to close the file: " not in told
+
+
+def test_a_task_below_an_entry_is_named_under_its_own_line(bench, w):
+    page = (
+        "# Lessons\n\n## 2026-01-02 Leaks\n**Lesson:** Always open files with a context manager\n- [ ] check the rest\n"
+    )
+    (bench.folder / w / "lessons.md").write_text(page)
+    told = bench.run(w, "import", "--verbose", "lessons.md").stdout
+    assert "lessons.md:5: it is a task to tick off: check the rest" in told
+
+
+def test_what_was_said_on_one_day_is_no_lesson_and_the_order_that_it_led_to_is_one(bench, w):
+    page = bench.folder / w / "meeting.md"
+    page.write_text("# Meeting\nWe talked about lunch. Next time we should order earlier.\n")
+    bench.run(w, "import", "meeting.md", expect=1)
+    assert bench.seen(w) == {}
+    page.write_text("# Meeting\nI forgot to close the file. Always open files with a context manager.\n")
+    bench.run(w, "import", "meeting.md")
+    assert len(bench.seen(w)) == 1
+
+
+def test_a_page_in_utf_16_is_read_and_one_that_only_begins_so_is_named_with_the_reason(bench, w):
+    page, rule = bench.folder / w / "lessons.md", "Always pin the image by its digest"
+    page.write_bytes(f"# L\n\n- {rule}\n".encode("utf-16"))
+    bench.run(w, "import", "lessons.md")
+    assert set(bench.seen(w)) == {rule}
+    page.write_bytes(f"# L\n\n- {rule}\n".encode("utf-16") + b"- Pin each version too\n")
+    told = bench.run(w, "import", "lessons.md", "--verbose", expect=3)
+    assert "it begins as UTF-16, and is none from byte" in told.stdout + told.stderr
+    assert set(bench.seen(w)) == {rule}
 
 
 def test_a_right_way_below_a_wrong_one_is_the_lesson_of_an_import_and_of_a_sync(bench, w):

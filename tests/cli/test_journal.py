@@ -1,6 +1,7 @@
 """``fleet mutate``, ``fleet journal`` and ``fleet handover`` through the real command line."""
 
 import json
+import subprocess
 
 import pytest
 
@@ -122,6 +123,40 @@ def test_journal_handover_and_search_go_together(tank):
     hits = json.loads(tank.run("tank", "search", "balloons", "--json").stdout)["results"]
     assert hits[0]["where"].startswith("agents/tank/journals/side-way-")
     assert json.loads(tank.run("tank", "search", "zeppelins", "--json").stdout)["results"]
+
+
+def test_the_journal_of_a_branch_goes_on_while_git_holds_head_elsewhere(tank):
+    def git(*words):
+        tank.git("-c", "user.name=t", "-c", "user.email=t@example.org", *words, where="tank")
+
+    def write(text):
+        (tank.folder / "tank" / "z").write_text(text)
+        git("add", "z")
+        git("commit", "-q", "-m", text)
+
+    git("init", "-q", "-b", "trunk")
+    write("one")
+    git("checkout", "-q", "-b", "feat")
+    write("theirs")
+    git("checkout", "-q", "trunk")
+    write("ours")
+    git("checkout", "-q", "feat")
+    with pytest.raises(subprocess.CalledProcessError):
+        git("rebase", "trunk")
+    wrote = tank.run("tank", "journal", "--title", "In the rebase")
+    assert wrote.stdout == "in agents/tank/JOURNAL.md, the journal of feat\n"
+    assert wrote.stderr == ""
+    git("rebase", "--abort")
+    assert "In the rebase" in "".join(handover(tank)["lines"])
+    git("bisect", "start", "feat", "feat~1")
+    tank.run("tank", "journal", "--title", "In the bisection")
+    git("bisect", "reset")
+    git("checkout", "-q", "--detach", "feat~1")
+    loose = tank.run("tank", "journal", "--title", "On no branch")
+    assert "HEAD is on no branch: the journal of feat" in loose.stderr
+    git("checkout", "-q", "feat")
+    shown = tank.run("tank", "handover").stdout
+    assert all(each in shown for each in ("In the rebase", "In the bisection", "On no branch"))
 
 
 def test_a_secret_is_taken_out_and_said_so(tank):

@@ -38,6 +38,48 @@ def test_an_edit_of_a_promoted_lesson_says_that_the_memory_has_it_as_it_was_and_
     assert f"- {LESSON} — right: awk -v (" in memory(stage, "velma")
 
 
+def test_what_one_agent_met_on_two_machines_is_proposed_and_waits_for_a_yes(stage):
+    stage.join("velma", where="first")
+    stage.join("velma", where="second")
+    pattern = stage.correct("first", LESSON)
+    stage.run("first", "sync")
+    stage.run("second", "sync")
+    stage.correct("second", LESSON)
+    assert status(stage, "second")["waiting"] == []
+    stage.correct("second", LESSON)
+    [waits] = status(stage, "second")["waiting"]
+    assert (waits["id"], waits["evidence"]) == (pattern, "seen 3 by velma, 2 of them here")
+    assert f"`fleet promote {pattern}` takes it in" in waits["why"]
+    stage.run("second", "sync")
+    stage.run("first", "sync")
+    for where in ("first", "second"):
+        assert memory(stage, where, "velma") == ""
+        assert LESSON in stage.run(where, "inbox").stdout
+        assert pattern in stage.run(where, "start").stdout
+    stage.run("first", "promote", pattern)
+    assert LESSON in memory(stage, "first", "velma")
+    assert pattern not in stage.run("first", "inbox").stdout
+
+
+def test_show_says_that_a_lesson_stands_in_a_memory_here_though_it_is_published_no_more(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    for _ in range(3):
+        pattern = stage.correct("velma", LESSON)
+    assert stage.run("velma", "show", pattern).stdout.startswith(f"{pattern}  published\n")
+    stage.run("velma", "sync")
+    stage.run("tank", "sync")
+    stage.run("tank", "promote", pattern)
+    stage.run("tank", "demote", pattern)
+    stage.run("tank", "sync")
+    stage.run("velma", "sync")
+    assert LESSON in memory(stage, "velma")
+    head = f"{pattern}  candidate for the clan; stands in the memory of velma here\n"
+    assert stage.run("velma", "show", pattern).stdout.startswith(head)
+    assert state(stage, "velma", pattern) == "candidate"
+    assert stage.run("tank", "show", pattern).stdout.startswith(f"{pattern}  candidate\n")
+
+
 def test_a_persons_yes_promotes_and_demote_takes_it_back(stage):
     stage.join("velma")
     mine = stage.folder / "velma/agents/velma/memory.md"

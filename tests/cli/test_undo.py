@@ -3,7 +3,11 @@
 import errno
 import json
 import os
+import pty
+import re
 import shutil
+import subprocess
+import sys
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -186,7 +190,7 @@ def test_an_undo_after_all_is_taken_back_names_no_earlier_command_as_the_last_on
     w.run("w", "feedback", id_, "--helped")
     w.correct("w", OTHER)
     undo(w)
-    assert "nothing is left to take back after `fleet feedback`, which" in w.run("w", "undo", expect=1).stderr
+    assert "all that can be taken back since `fleet feedback` is, and" in w.run("w", "undo", expect=1).stderr
 
 
 @pytest.mark.parametrize("fault", [KeyboardInterrupt, DiskError])
@@ -537,11 +541,39 @@ def test_each_command_is_taken_back_and_done_again(w, command):
 
 def test_a_discovery_is_taken_back_for_good_and_that_cannot_be_undone(w):
     w.run("w", "discover", "--problem", "the cache is stale", "--solution", "remove it")
-    done = undo(w)
+    done = undo(w, "discover")
     assert json.loads(w.run("w", "gossip", "--json").stdout)["discoveries"] == []
     told = w.run("w", "undo", done["undone_by"], expect=1).stderr
     assert "for good" in told
     assert "Nothing was changed" in told
+
+
+def test_a_bare_undo_asks_before_it_takes_a_discovery_back_for_good(w):
+    w.run("w", "discover", "--problem", "the cache is stale", "--solution", "remove it")
+    told = w.run("w", "undo", expect=2).stderr
+    assert "for good: the cache is stale?" in told
+    assert "nothing was changed" in told
+    assert len(json.loads(w.run("w", "gossip", "--json").stdout)["discoveries"]) == 1
+    assert re.search(r"`fleet undo discover-\S+` takes it back", told)
+    for answer, left in (("n", 1), ("y", 0)):
+        ours, theirs = pty.openpty()
+        os.write(ours, f"{answer}\n".encode())
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "fleet", "undo"],
+                cwd=w.folder / "w",
+                env=w.environment(),
+                stdin=theirs,
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+            )
+        finally:
+            os.close(ours)
+            os.close(theirs)
+        assert "Take back for good: the cache is stale?" in done.stdout + done.stderr
+        assert len(json.loads(w.run("w", "gossip", "--json").stdout)["discoveries"]) == left
 
 
 def test_an_undone_import_with_a_discovery_is_redone_but_for_that_and_an_import_names_it(w):
@@ -549,7 +581,7 @@ def test_an_undone_import_with_a_discovery_is_redone_but_for_that_and_an_import_
     finding = {"type": "gotcha", "problem": "the wheel is for x86", "solution": "pin the image", "context": "ci"}
     page.write_text(f"{json.dumps(finding)}\n{json.dumps({'lesson': LESSON})}\n")
     w.run("w", "import", str(page))
-    told = w.run("w", "undo").stdout
+    told = w.run("w", "undo", "import").stdout
     assert "redoes all but d-" in told
     again = json.loads(w.run("w", "import", str(page), "--json").stdout)
     assert again["skipped"] == {"a discovery that was taken back, which is for good": 1}
@@ -777,7 +809,7 @@ def test_what_was_undone_before_it_had_left_stays_here_until_it_is_restored(stag
     pattern = stage.correct("w", LESSON)
     back = undo(stage)["undone_by"]
     stage.run("w", "discover", "--problem", "the cache is stale", "--solution", "remove it")
-    undo(stage)
+    undo(stage, "discover")
     told = stage.run("w", "sync")
     assert "held back" not in told.stderr
     assert "Keep the change log short" in branch(stage)
@@ -823,7 +855,7 @@ def test_what_was_undone_before_it_had_left_stays_though_other_names_write_in_th
     stage.correct("w", LESSON)
     back = undo(stage)["undone_by"]
     stage.run("w", "discover", "--problem", "the cache is stale", "--solution", "remove it")
-    undo(stage)
+    undo(stage, "discover")
     where = changed(stage)
     assert "0 lines would go out" in stage.run(where, "sync", "--dry-run").stderr
     stage.correct(where, OTHER)

@@ -136,12 +136,14 @@ def test_a_real_repository_and_a_real_worktree(tmp_path):
         subprocess.run(["git", *named, *words], cwd=tmp_path, env=clean, check=True, capture_output=True)
 
     git("init", "-q", "-b", "trunk")
-    assert journal._branch_of(tmp_path) == "trunk"
+    assert journal._branch_of(tmp_path) == ("trunk", False)
     git("commit", "-q", "--allow-empty", "-m", "one")
     git("worktree", "add", "-q", "-b", "side/way", "tree")
-    assert journal._branch_of(tmp_path / "tree") == "side/way"
+    assert journal._branch_of(tmp_path / "tree") == ("side/way", False)
     git("checkout", "-q", "--detach")
-    assert len(journal._branch_of(tmp_path)) == 7
+    assert journal._branch_of(tmp_path) == ("trunk", True)
+    git("worktree", "add", "-q", "--detach", "detached")
+    assert len(journal._branch_of(tmp_path / "detached")[0]) == 7, "no branch was ever checked out there"
 
 
 def test_each_branch_has_its_journal_and_the_first_one_the_usual_name(workspace):

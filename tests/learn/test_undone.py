@@ -38,7 +38,7 @@ class Here:
         self.now_ms += 1_000
         logged = learning.correct(self.workspace, AGENT, Correction("w", "r", lesson), session=session)
         self.id = logged.id
-        return undoing.listed(self.workspace)[0][0].id
+        return undoing.History(self.workspace).listed()[0][0].id
 
     def undo(self, run=None):
         self.now_ms += 1_000

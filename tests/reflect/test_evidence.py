@@ -6,7 +6,7 @@ from fleet.model.line import Column, Line
 from fleet.model.names import pattern_id
 from fleet.model.pattern import Pattern, Policy, fold
 from fleet.model.pattern import merged as as_one
-from fleet.reflect.evidence import CLAN, OWN, Evidence, _by_agent, _Independent, _independent
+from fleet.reflect.evidence import CLAN, NAMESAKE, OWN, Evidence, _by_agent, _Independent, _independent
 from fleet.store.config import Promotion
 from tests.records import AT, pattern
 
@@ -37,11 +37,12 @@ def test_own_occurrences_add_up_over_an_agents_machines_relapses_included():
     assert reasons(lesson({V1: 2, V2: 1}, relapsed={V1: 1, V2: 1}), "velma") == [OWN]
 
 
-def test_what_stands_under_another_replica_of_my_name_is_not_my_own():
-    assert reasons(lesson({V1: 2, V2: 1}, elsewhere={V2}), "velma") == []
-    assert reasons(lesson({V2: 1_000}, elsewhere={V2}), "velma") == []
+def test_what_stands_under_another_replica_of_my_name_is_not_my_own_and_is_proposed():
+    assert reasons(lesson({V1: 2, V2: 1}, elsewhere={V2}), "velma") == [NAMESAKE]
+    assert reasons(lesson({V1: 1, V2: 1}, elsewhere={V2}), "velma") == []
+    assert reasons(lesson({V2: 1_000}, elsewhere={V2}), "velma") == [NAMESAKE]
     forged = {V2: Column(add=AT, first={"text": LESSON}, parts={"seen": {f"{n:016x}": 1 for n in range(9)}})}
-    assert reasons(fold(Line(pattern_id(LESSON), forged)), "velma") == []
+    assert reasons(fold(Line(pattern_id(LESSON), forged)), "velma") == [NAMESAKE]
 
 
 def test_many_agents_of_one_witness_are_one():

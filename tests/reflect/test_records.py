@@ -140,7 +140,9 @@ def test_success_is_never_claimed_for_nothing(w):
     assert nothing.summary() == "saved nothing: a note is known already"
     assert Record(run="r", why="the transcript is empty").summary() == "saved nothing: the transcript is empty"
     asked = Written(name="notes", count=2, ids=("- 2026-05-09: a note", "i-a34f16f7af7c"))
-    assert Record(run="r", writers=(asked,)).summary() == "saved 2 notes; 1 of these waits in the inbox"
+    assert Record(run="r", writers=(asked,)).summary() == "saved 1 note; 1 note waits in the inbox"
+    waits = Written(name="lessons", count=1, ids=("i-a34f16f7af7c",))
+    assert Record(run="r", writers=(waits,)).summary() == "saved nothing yet; 1 lesson waits in the inbox"
     failed = Record(run="r", writers=(notes, Written(name="skill", error="the disk is full")))
     assert failed.summary() == "saved 2 notes; skill failed: the disk is full"
 

@@ -204,6 +204,40 @@ def test_every_field_of_the_seed_goes_where_it_belongs_and_one_undo_takes_it_bac
     assert not Inbox(w, "velma").waiting()
 
 
+def objecting(path, words):
+    talk = Talk(path).says("Set up the deploy script").agent("I will do that.").runs("make deploy", "ok")
+    return talk.says(words).agent("Done.")
+
+
+def test_what_tells_a_password_waits_and_the_summary_says_that_nothing_is_saved_yet(tmp_path):
+    stand, words = Stage(tmp_path), "that's wrong again: the port must be 8080, never 80. The password is Kx82!mmQp2"
+    talk = objecting(tmp_path / "t/s.jsonl", words)
+    stand.run("w", "init", "--agent", "velma")
+    told = stand.run("w", "reflect", "--transcript", str(talk.path)).stdout
+    assert "saved nothing yet; 1 lesson waits in the inbox" in told
+    [item] = json.loads(stand.run("w", "inbox", "--json").stdout)["waiting"]
+    assert item["evidence"][-1] == "it may tell a password, which the whole clan would read"
+
+
+def test_a_name_that_is_a_part_of_a_word_is_known_where_a_person_typed_the_word(tmp_path):
+    stand, words = Stage(tmp_path), "that's wrong again: the label must be Kx82!mmQp2, never the old one"
+    talk = objecting(tmp_path / "t/s.jsonl", words)
+    stand.run("w", "init", "--agent", "velma")
+    assert "saved 1 lesson" in stand.run("w", "reflect", "--transcript", str(talk.path)).stdout
+
+
+def test_what_was_accepted_from_past_sessions_is_not_proposed_again_by_the_reflection(tmp_path):
+    stand, words = Stage(tmp_path), "that's wrong again: the port must be 8080, never 80. The password is Kx82!mmQp2"
+    talk = objecting(tmp_path / "t/s.jsonl", words)
+    stand.run("w", "init", "--agent", "velma")
+    stand.run("w", "import", "--transcripts", str(talk.path), "--days", "9999", "--accept", "all")
+    assert len(stand.patterns("w")["patterns"]) == 1
+    stand.run("w", "reflect", "--transcript", str(talk.path))
+    assert json.loads(stand.run("w", "inbox", "--json").stdout)["waiting"] == []
+    [lesson] = stand.patterns("w")["patterns"]
+    assert lesson["seen"] == 1
+
+
 def test_by_hand_the_lessons_of_an_undone_reflection_wait_and_a_yes_brings_them_back(tmp_path):
     stand, talk = Stage(tmp_path), taught(tmp_path / "t/s.jsonl")
     stand.run("w", "init", "--agent", "velma")
@@ -212,7 +246,7 @@ def test_by_hand_the_lessons_of_an_undone_reflection_wait_and_a_yes_brings_them_
     assert len(texts) == 2
     stand.run("w", "undo", done["record"]["run"])
     again = stand.run("w", "reflect", "--transcript", str(talk.path)).stdout
-    assert "2 of these wait in the inbox" in again
+    assert "saved nothing yet; 2 lessons wait in the inbox" in again
     waiting = json.loads(stand.run("w", "inbox", "--json").stdout)["waiting"]
     assert sorted(each["title"] for each in waiting) == sorted(texts)
     for each in waiting:

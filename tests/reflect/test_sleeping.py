@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 from pathlib import Path
 
@@ -249,6 +250,24 @@ def test_a_mutation_that_worked_becomes_a_pattern(tmp_path):
     assert {each["name"]: each["changed"] for each in again["phases"]}.get("publish", 0) == 0
     stand.run("w", "undo", slept["run"])
     assert "When npm ci fails" not in stand.run("w", "patterns").stdout
+
+
+def test_a_mutation_is_one_lesson_whether_a_sleep_or_the_printed_command_logs_it(tmp_path):
+    stand = Stage(tmp_path)
+    stand.run("w", "init", "--agent", "velma")
+    stand.run("w", "mutate", "M4", "--failed", "npm ci", "--switch", "pnpm install", "--why", "the lock file is stale")
+    assert "`fleet sleep` logs it" in stand.run("w", "mutate", "--worked").stdout
+    [proposal] = json.loads(stand.run("w", "mutate", "--proposed", "--json").stdout)["proposals"]
+    printed = shlex.split(proposal["command"])[1:]
+    slept = json.loads(stand.run("w", "sleep", "--json").stdout)
+    [lesson] = json.loads(stand.run("w", "patterns", "--json").stdout)["patterns"]
+    assert lesson["text"] == printed[printed.index("--pattern") + 1]
+    assert "an echo" in stand.run("w", *printed).stdout
+    [after] = json.loads(stand.run("w", "patterns", "--json").stdout)["patterns"]
+    assert (after["id"], after["seen"]) == (lesson["id"], 1)
+    stand.run("w", "undo", slept["run"])
+    assert "an echo" not in stand.run("w", *printed).stdout, "what was taken back may be logged by hand"
+    assert len(json.loads(stand.run("w", "patterns", "--json").stdout)["patterns"]) == 1
 
 
 def test_one_phase_may_be_asked_for_alone(workspace):
@@ -521,7 +540,7 @@ def test_a_second_undo_after_done_does_not_deny_the_first(tmp_path):
     LocalFolder(str(tmp_path / "w")).hear("sess-a", "claude-code", "velma", str(talk.path), has_ended=False)
     stand.run("w", "done", "--session", "sess-a")
     assert "taken back: reflect-" in stand.run("w", "undo").stdout
-    assert "nothing is left to take back after `fleet done`; nothing" in stand.run("w", "undo", expect=1).stderr
+    assert "all that can be taken back since `fleet done` is, and" in stand.run("w", "undo", expect=1).stderr
 
 
 def test_a_sleep_that_only_rendered_pages_does_not_say_that_nothing_changed(tmp_path):

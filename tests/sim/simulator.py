@@ -295,7 +295,7 @@ class Simulation:
         if machine.others or machine.is_back:
             return False
         workspace = self.open(machine)
-        gone = {each.id: by for each, by in undoing.listed(workspace)}
+        gone = {each.id: by for each, by in undoing.History(workspace).listed()}
         found = sorted(each for each in gone if self.ledger.logged.get(each, ("",))[0] == str(machine.root))
         if not found:
             return False

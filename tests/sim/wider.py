@@ -241,7 +241,7 @@ class Wider(Simulation):
         if machine.others or machine.is_back:
             return False
         workspace = self.open(machine)
-        gone = {run.id: (run, by) for run, by in undoing.listed(workspace) if run.kind != UNDO}
+        gone = {run.id: (run, by) for run, by in undoing.History(workspace).listed() if run.kind != UNDO}
         mine = {each for each, told in self.ledger.logged.items() if told[0] == str(machine.root)}
         found = sorted(gone.keys() - mine)
         if not found:
