@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults.test_sync import LESSON, SLOT, Bench, line
 
-RENAMES = int(os.environ.get("FLEET_TEST_RENAMES", "500"))
+RENAMES = int(os.environ.get("FLEET_TEST_RENAMES", "1000"))
 PAUSE_S = 0.004
 OTHERS = [f"A lesson that nobody touches, number {number}" for number in range(200)]
 
@@ -177,7 +177,7 @@ def test_a_line_that_moves_from_a_shard_to_the_edition_while_both_are_read_never
     (clan / shard).write_bytes(line(LESSON) + b"\n")
     (clan / "patterns.jsonl").write_bytes(lines_of_everybody())
     reads = 0
-    words = [sys.executable, "-I", "-c", MOVER, str(clan), shard, str(max(1, RENAMES // 10)), "0.05"]
+    words = [sys.executable, "-I", "-c", MOVER, str(clan), shard, str(max(1, RENAMES // 20)), "0.05"]
     with subprocess.Popen(words) as mover:
         while mover.poll() is None:
             assert LESSON in bench.seen("w"), f"read {reads}"
