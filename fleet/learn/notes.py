@@ -459,8 +459,8 @@ class _Page:
             is_free = section not in self._titles or not self._is_log  # of a log it says how the log is kept
             for part in prose:
                 text = Passage(part.text).plain
-                first, rest = Passage(text).lead(1)
-                is_told = Text(first).is_story() and not Passage(rest).is_order()  # no more than what one day taught
+                opening, rest = Passage(text).lead(1)
+                is_told = Text(opening).is_story() and not Passage(rest).is_order()  # no more than what one day taught
                 if is_free and not is_told and _is_binding(text) and Passage(text).is_sentence():
                     self._add(Note(part.line, part.end, text, category=context.category))
                 else:
