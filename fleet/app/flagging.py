@@ -22,8 +22,8 @@ from fleet.model.errors import FleetError
 from fleet.store import homes
 from fleet.store.files import Files
 from fleet.store.homes import CONFIG
-from fleet.text import prompts, screening, shell
-from fleet.text.signals import EXCERPT_CHARS_MAX, PRAISE, detect, objections
+from fleet.text import apostrophed, prompts, screening, shell
+from fleet.text.signals import EXCERPT_CHARS_MAX, detect, objections
 
 _LISTED_MAX = 5
 _LOCK_WAIT_S = 5.0
@@ -62,7 +62,7 @@ class Flagging:
         """Log the objections in a prompt, before the next reply; return the question for their lessons."""
         text, settings = screening.strip_injected(payload.prompt), self._settings()
         signal, flags = detect(text, settings), list[_Detected]()
-        if signal is not None and signal.kind == PRAISE:  # it corrects nothing
+        if signal is not None and signal.is_praise:
             signal = None
         objected_to, read_to = self._objections(payload, payload.prompt)
         for objection in objected_to:
@@ -254,7 +254,10 @@ def _flag_of(objection: prompts.Objection, confidence: str) -> signals.Flag:
 
 def _quoted(message: str, excerpt: str) -> str:
     """Return a short message whole, else from the detected sentence on: the right way mostly follows it."""
-    begin = max(message.find(excerpt), 0) if len(message) > _QUOTE_CHARS_MAX else 0
+    if len(message) <= _QUOTE_CHARS_MAX:
+        return message
+    message = apostrophed(message)
+    begin = max(message.find(excerpt), 0)
     return message[begin : begin + _QUOTE_CHARS_MAX]
 
 

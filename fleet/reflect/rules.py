@@ -18,7 +18,7 @@ from fleet.reflect.reflection import FAILURE, PERSON, Lesson, Outcome, Reflectio
 from fleet.text import dates, screening, shell
 from fleet.text.advice import pattern
 from fleet.text.prompts import Event, Prompt, Session
-from fleet.text.signals import PRAISE, detect, objections
+from fleet.text.signals import detect, objections
 
 LESSON_MIN = 3
 """Score of a proposal from which on it is a lesson of a reflection."""
@@ -148,7 +148,7 @@ def _objected(session: Session) -> Iterator[Proposal]:
             known_texts.add(event.text.strip())
             theirs = unpasted(event.text)
             signal = detect(theirs)
-            if signal is not None and signal.kind != PRAISE:
+            if signal is not None and not signal.is_praise:
                 excerpt = theirs if len(theirs) <= _TEXT_CHARS_MAX else signal.excerpt
                 about, worth = last and f"after {last}", _WORTH[signal.confidence]
                 yield Proposal.of(session.id, "correction", excerpt, about, event.at, worth, line=event.line)

@@ -20,7 +20,7 @@ from functools import cache, lru_cache, partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from fleet.text import tables
+from fleet.text import apostrophed, tables
 from fleet.text.prompts import EVENT_CHARS_MAX, LANGUAGES, LEVELS, Event, Objection, Prompt, words_of
 
 PRECEDENCE = ("frustration", "knowledge", "correction", "validation")
@@ -66,6 +66,11 @@ class _Signal(NamedTuple):
     phrase: str
     excerpt: str
     sender: str = ""
+
+    @property
+    def is_praise(self) -> bool:
+        """True for praise, which corrects nothing."""
+        return self.kind == PRAISE
 
 
 _Words = Mapping[str, Sequence[str]]
@@ -179,15 +184,13 @@ def _table(
         for level, texts in lists[kind].items()
         for text in texts
     ]
-    dropped = {_lower(text.strip()).lstrip("^~").removesuffix(_GERUND) for text in without}
+    dropped = {_own(text).lstrip("^~").removesuffix(_GERUND) for text in without}
     rows = [row for row in rows if row.text not in dropped]
     rows += [
-        _row(_lower(text.strip()), "correction", level, {})
-        for level, texts in zip(LEVELS, own, strict=False)
-        for text in texts
+        _row(_own(text), "correction", level, {}) for level, texts in zip(LEVELS, own, strict=False) for text in texts
     ]
     excluded = {text for lists in known for text in lists["exclusions"]}
-    excluded |= {_lower(text.strip()) for text in exclusions if text.strip()}
+    excluded |= {_own(text) for text in exclusions if text.strip()}
     alike = excluded.union(*(lists["lookalikes"] for lists in known))
     return _Table(
         phrases=tuple(row for row in rows if row.text),
@@ -219,6 +222,11 @@ def _row(row: str, kind: str, level: str, words: _Words) -> _Phrase:
 
 def _cue_of(text: str) -> str:
     return max(words_of(text), key=len, default="")
+
+
+def _own(text: str) -> str:
+    """Return a phrase of a configuration as messages are looked through."""
+    return _lower(apostrophed(text.strip()))
 
 
 def _lower(text: str) -> str:
