@@ -473,11 +473,6 @@ def dry_run(workspace: Workspace, agent: str) -> Outgoing:
         return Outbox(workspace).waiting()
 
 
-def waiting(workspace: Workspace) -> int:
-    """Return the number of lines that would go out now."""
-    return Outbox(workspace).waiting().count
-
-
 # --- membership -----------------------------------------------------------------------------------------------------
 
 
