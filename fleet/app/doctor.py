@@ -262,7 +262,7 @@ def _access(workspace: Workspace) -> Iterator[_Finding]:
     if unwritten:
         yield _trouble("unwritten", f"cannot be written: {_named(workspace, unwritten)}")
     free = shutil.disk_usage(workspace.root).free
-    size = sum(os.path.getsize(path) for path in workspace.local.glob("state-*.db") if path.exists())
+    size = sum(path.stat().st_size for path in workspace.local.glob("state-*.db") if path.exists())
     if free < _FREE_BYTES_MIN + size:
         yield _trouble("full", f"{free:,} bytes are free where {workspace.root} lies; the database takes {size:,}")
     if not unread and not unwritten:

@@ -585,7 +585,7 @@ class Membership:
             "leaving takes nothing back; to take something back, run `fleet retire` or `fleet purge` first",
             "every line stays here: this clan's lessons as last fetched, the logs, all of the agents' own files",
         ]
-        if number := waiting(self._workspace):
+        if number := Outbox(self._workspace).waiting().count:
             sentences.append(f"{counted(number, 'line')} never went out: `fleet sync` first, if it should")
         return sentences
 

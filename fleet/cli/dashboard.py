@@ -114,7 +114,8 @@ def _pending(state: dict[str, Any], doubt: str) -> list[str]:
             rows.append(f"{counted(number, what)} {more}")
     rows += [f"{each}: fleet review" for each in pending["left_out"]]
     by_hand = "fleet resume" if state["paused"] else "fleet sync" if state["agreed"] else "fleet sync --yes"
-    lines = f"{'at most ' if doubt else ''}{counted(pending['lines'], 'line')} to go out: {_SENDS.get(pending['sent_by'], by_hand)}"
+    most = "at most " if doubt else ""
+    lines = f"{most}{counted(pending['lines'], 'line')} to go out: {_SENDS.get(pending['sent_by'], by_hand)}"
     return [*rows, *([lines] if pending["lines"] else [])]
 
 
