@@ -296,8 +296,10 @@ _SECTIONS: dict[str, Any] = {
 
 
 _IF_WRONG: dict[tuple[str, str], Any] = {
-    **{("promotion", "mode"): "suggest", ("files", "home"): ""},
-    **{("reflect", "off"): True, ("semantic", "off"): True},
+    ("promotion", "mode"): "suggest",
+    ("files", "home"): "",
+    ("reflect", "off"): True,
+    ("semantic", "off"): True,
 }
 """Values that replace a wrong one instead of the default: no lesson enters a memory, no text goes to a model, and no
 file is moved, unasked."""
