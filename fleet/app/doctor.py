@@ -51,7 +51,8 @@ _LEVELS = ("ok", "note", "warning", "error")
 _WIDE_BYTES = 256 * 1024
 """Size of a joined record from which on it costs time with every sync: very many have worded the lesson anew."""
 _FILES_MAX = 200_000
-_FREE_BYTES_MIN = 4 * 1024 * 1024
+_FREE_BYTES_MIN = 256 * 1024
+"""Room for a sync's files; the database needs as much as it has, to be made anew."""
 _SHOWN_MAX = 5
 _GIT_S = 20.0
 _GIT_MIN = (2, 29)  # `init --object-format`, `fetch --no-auto-maintenance --no-write-fetch-head`
@@ -262,8 +263,9 @@ def _access(workspace: Workspace) -> Iterator[_Finding]:
     if unwritten:
         yield _trouble("unwritten", f"cannot be written: {_named(workspace, unwritten)}")
     free = shutil.disk_usage(workspace.root).free
-    if free < _FREE_BYTES_MIN:
-        yield _trouble("full", f"{free:,} bytes are free where {workspace.root} lies")
+    size = sum(path.stat().st_size for path in workspace.local.glob("state-*.db") if path.exists())
+    if free < _FREE_BYTES_MIN + size:
+        yield _trouble("full", f"{free:,} bytes are free where {workspace.root} lies; the database takes {size:,}")
     if not unread and not unwritten:
         yield _Finding("rights", "ok", f"{len(plain):,} files can be read and written")
 
@@ -298,6 +300,9 @@ def _clock(workspace: Workspace) -> Iterator[_Finding]:
 def _lines(workspace: Workspace) -> Iterator[_Finding]:
     if refused := len(workspace.db.refused()):
         yield _trouble("lines", f"{counted(refused, 'line')} cannot be read")
+    elif kept := len(workspace.quarantine.all()):
+        what = f"every line of the files here can be read; {counted(kept, 'line')} that could not lie in quarantine"
+        yield _trouble("lines", what, level="note")
     else:
         yield _Finding("lines", "ok", "every line can be read")
     for each, size in workspace.patterns.larger_than(_WIDE_BYTES)[:_SHOWN_MAX]:

@@ -22,7 +22,7 @@ from fleet.model.errors import FleetError
 from fleet.store import homes
 from fleet.store.files import Files
 from fleet.store.homes import CONFIG
-from fleet.text import prompts, screening, shell
+from fleet.text import apostrophed, prompts, screening, shell
 from fleet.text.signals import EXCERPT_CHARS_MAX, detect, objections
 
 _LISTED_MAX = 5
@@ -254,7 +254,10 @@ def _flag_of(objection: prompts.Objection, confidence: str) -> signals.Flag:
 
 def _quoted(message: str, excerpt: str) -> str:
     """Return a short message whole, else from the detected sentence on: the right way mostly follows it."""
-    begin = max(message.find(excerpt), 0) if len(message) > _QUOTE_CHARS_MAX else 0
+    if len(message) <= _QUOTE_CHARS_MAX:
+        return message
+    message = apostrophed(message)
+    begin = max(message.find(excerpt), 0)
     return message[begin : begin + _QUOTE_CHARS_MAX]
 
 

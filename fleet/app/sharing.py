@@ -474,11 +474,6 @@ def dry_run(workspace: Workspace, agent: str) -> Outgoing:
         return Outbox(workspace).waiting()
 
 
-def waiting(workspace: Workspace) -> int:
-    """Return the number of lines that would go out now."""
-    return Outbox(workspace).waiting().count
-
-
 # --- membership -----------------------------------------------------------------------------------------------------
 
 
@@ -586,7 +581,7 @@ class Membership:
             "leaving takes nothing back; to take something back, run `fleet retire` or `fleet purge` first",
             "every line stays here: this clan's lessons as last fetched, the logs, all of the agents' own files",
         ]
-        if number := waiting(self._workspace):
+        if number := Outbox(self._workspace).waiting().count:
             sentences.append(f"{counted(number, 'line')} never went out: `fleet sync` first, if it should")
         return sentences
 

@@ -11,7 +11,7 @@ from fleet.app.sharing import ConsentNeededError, SyncResult
 from fleet.cli import output
 from fleet.cli.output import EXIT_REFUSED, echo, flag, note
 from fleet.model.errors import UsageError
-from fleet.share.outgoing import Outgoing
+from fleet.share.outgoing import Outbox, Outgoing
 from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted
@@ -29,7 +29,7 @@ def _sync(
         if dry_run:
             out, paused = sharing.dry_run(workspace, who), workspace.state.paused(workspace.wall())
             none = "" if sharing.Membership(workspace).shown() else "no remote is named here"
-            _show_outgoing(out, f"sharing is paused {paused}" if paused else none)
+            _show_outgoing(out, Outbox(workspace).doubt, f"sharing is paused {paused}" if paused else none)
             return
         if _is_paused(workspace, "synced"):
             return
@@ -62,7 +62,7 @@ def _is_paused(workspace: Workspace, verb: str) -> bool:
     return bool(paused)
 
 
-def _show_outgoing(out: Outgoing, obstacle: str) -> None:
+def _show_outgoing(out: Outgoing, doubt: str, obstacle: str) -> None:
     # The lines alone on stdout, as they would go out: `fleet sync --dry-run | jq .id`.
     texts = {path: [raw.decode("utf-8", "backslashreplace") for raw in lines] for path, lines in out.lines.items()}
     withheld = [each._asdict() for each in out.withheld]
@@ -73,7 +73,8 @@ def _show_outgoing(out: Outgoing, obstacle: str) -> None:
     output.show({"lines": texts, "withheld": withheld})
     for line in out.withheld:
         note(f"stays here: a line of {line}")
-    note(f"{counted(out.count, 'line')} would go out{f', but {obstacle}' if obstacle else ''}; nothing was sent")
+    but = f", but {obstacle}" if obstacle else f" at most: {doubt}" if doubt and out.count else ""
+    note(f"{counted(out.count, 'line')} would go out{but}; nothing was sent")
     if out.withheld:
         raise typer.Exit(EXIT_REFUSED)
 

@@ -8,6 +8,7 @@ from typing import Any
 from fleet.app import dashboard, reflecting, starting
 from fleet.cli import output
 from fleet.cli.output import NoWorkspaceError
+from fleet.share.outgoing import Outbox
 from fleet.text.screening import counted
 
 _SHOWN = 5
@@ -38,7 +39,7 @@ def show() -> None:
         is_seen = sys.stdout.isatty() and not output.chosen.as_json
         with output.acting(or_guest=True) as (workspace, who):
             document = dashboard.overview(workspace, who, is_seen=is_seen)
-            rows = _rows(document, workspace.world.wall_ms())
+            rows = _rows(document, Outbox(workspace).doubt, workspace.world.wall_ms(), is_seen=is_seen)
             output.show(document, [((f"{label:<{_LABEL}}", "bold"), (text, style)) for label, text, style in rows])
     except NoWorkspaceError:
         if output.chosen.as_json:
@@ -46,14 +47,14 @@ def show() -> None:
         output.echo(_WELCOME.read_text("utf-8").rstrip())
 
 
-def _rows(state: dict[str, Any], now_ms: int) -> list[tuple[str, str, str]]:
+def _rows(state: dict[str, Any], doubt: str, now_ms: int, *, is_seen: bool) -> list[tuple[str, str, str]]:
     """Return rows of a label, a text and its style; few where there is nothing to report."""
     known = state["known"]
     lessons, entries = counted(known["lessons"], "lesson"), counted(known["discoveries"], "discovery")
     rows = [("fleet", f"{state['agent'] or 'no agent yet'}: {lessons}, {entries}", "")]
-    rows += _labelled("new", _new(state, now_ms), "green")
+    rows += _labelled("new", _new(state, now_ms, is_seen=is_seen), "green")
     rows += _labelled("promoted", [f"{each['text']} ({each['agent']}, {each['id']})" for each in state["promoted"]], "")
-    rows += _labelled("pending", _pending(state), "yellow")
+    rows += _labelled("pending", _pending(state, doubt), "yellow")
     online = [
         f"{each['agent']}, since {output.when(each['since'])}" + (f", on {each['on']}" if each["on"] else "")
         for each in state["online"]
@@ -81,7 +82,7 @@ def _labelled(label: str, texts: list[str], style: str) -> list[tuple[str, str, 
     return [*rows, *([("", f"and {len(texts) - _SHOWN:,} more", style)] if len(texts) > _SHOWN else [])]
 
 
-def _new(state: dict[str, Any], now_ms: int) -> list[str]:
+def _new(state: dict[str, Any], now_ms: int, *, is_seen: bool) -> list[str]:
     lessons, entries = state["new"]["lessons"], state["new"]["discoveries"]
     if not lessons and not entries:
         return []
@@ -93,13 +94,14 @@ def _new(state: dict[str, Any], now_ms: int) -> list[str]:
         f"{counted(total - first, 'lesson')} met or changed again" if total > first else "",
         counted(len(entries), "discovery") if entries else "",
     ]
-    rows = [f"{', '.join(filter(None, counts))} since you looked {_ago(state['looked'], now_ms)}"]
+    since = f" since you looked {_ago(state['looked'], now_ms)}" if is_seen else ", not yet seen on a terminal"
+    rows = [f"{', '.join(filter(None, counts))}{since}"]
     rows += [f"{each['id']}  {each['text']} ({each['by']})" for each in [*entries, *lessons][: _SHOWN - 1]]
     more = total + len(entries) - (_SHOWN - 1)
     return [*rows[:-1], f"{rows[-1]}; and {more:,} more: fleet patterns"] if more > 0 else rows
 
 
-def _pending(state: dict[str, Any]) -> list[str]:
+def _pending(state: dict[str, Any], doubt: str) -> list[str]:
     pending, rows = state["waits"], []
     decisions = pending["decisions"]
     if decisions["number"]:
@@ -109,7 +111,8 @@ def _pending(state: dict[str, Any]) -> list[str]:
         rows.append(f"{counted(number, 'correction')} without a lesson: fleet learn --waiting")
     rows += pending["left_out"]  # each names `fleet review`
     by_hand = "fleet resume" if state["paused"] else "fleet sync" if state["agreed"] else "fleet sync --yes"
-    lines = f"{counted(pending['lines'], 'line')} to go out: {_SENDS.get(pending['sent_by'], by_hand)}"
+    most = "at most " if doubt else ""
+    lines = f"{most}{counted(pending['lines'], 'line')} to go out: {_SENDS.get(pending['sent_by'], by_hand)}"
     return [*rows, *([lines] if pending["lines"] else [])]
 
 

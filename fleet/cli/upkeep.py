@@ -4,7 +4,6 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from shutil import which
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +16,7 @@ from fleet.learn.importer import ImportResult, Piece
 from fleet.model.errors import UsageError
 from fleet.model.names import GUEST
 from fleet.model.pattern import PRIVATE
+from fleet.share.outgoing import Outbox
 from fleet.store.homes import CONFIG
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted
@@ -271,17 +271,25 @@ def _status() -> None:
     """Show the state of this workspace: outgoing lines, pending decisions, quarantine, replicas of the clan."""
     with output.acting(or_guest=True) as (workspace, who):
         status = doctor.status(workspace, who)
-        output.show(status, _status_rows(status, workspace.sync_command, is_read=workspace.config.is_read))
+        output.show(
+            status,
+            _status_rows(status, Outbox(workspace).doubt, workspace.sync_command, is_read=workspace.config.is_read),
+        )
 
 
-def _status_rows(status: dict[str, Any], sync: str, *, is_read: bool) -> Iterator[output.Row]:
-    sections = (*_sections(status, sync, is_read=is_read), *_decisions(status), *_left_out(status), _replicas(status))
+def _status_rows(status: dict[str, Any], doubt: str, sync: str, *, is_read: bool) -> Iterator[output.Row]:
+    sections = (
+        *_sections(status, doubt, sync, is_read=is_read),
+        *_decisions(status),
+        *_left_out(status),
+        _replicas(status),
+    )
     for label, *lines in sections:
         for index, line in enumerate(filter(None, lines)):
             yield (f"{'' if index else label:<{_LABEL}}", "bold"), (line, "")
 
 
-def _sections(status: dict[str, Any], sync: str, *, is_read: bool) -> Iterator[tuple[str, ...]]:
+def _sections(status: dict[str, Any], doubt: str, sync: str, *, is_read: bool) -> Iterator[tuple[str, ...]]:
     """Yield a label and its lines; an empty line is not shown."""
     replica = f" ({status['replica']})" if status["replica"] else ""
     yield "workspace", status["workspace"]
@@ -297,7 +305,7 @@ def _sections(status: dict[str, Any], sync: str, *, is_read: bool) -> Iterator[t
     known = counted(status["discoveries"], "discovery")
     yield "known", f"{counted(status['patterns'], 'lesson')}, {known}"
     paths = (f"{number} in {path}" for path, number in status["waiting"]["paths"].items())
-    unsure = "" if which("git") else " at most: without git, what the clan has is not known"
+    unsure = f" at most: {doubt}" if doubt else ""
     yield "to go out", f"{counted(status['waiting']['lines'], 'line')}{unsure}", *paths
     yield "clock", status["clock"] and f"{status['clock']}; set it, best by NTP"
     if memory := status["memory"]:

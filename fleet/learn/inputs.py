@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from fleet.model import limits
 from fleet.model.errors import RefusedError, UsageError
 from fleet.model.names import normalise
-from fleet.text import screening, tables
+from fleet.text import apostrophed, screening, tables
 
 
 class Text(NamedTuple):
@@ -54,7 +54,7 @@ class Text(NamedTuple):
 
     def is_story(self) -> bool:
         """Return whether the text says what somebody did, and no rule for the next time."""
-        words = [word.replace("’", "'") for word in _PLAIN_WORD.findall(_CODE_SPAN.sub(" x ", self.text).casefold())]
+        words = _PLAIN_WORD.findall(apostrophed(_CODE_SPAN.sub(" x ", self.text).casefold()))
         if _phrases()["rules"].intersection(words):
             return False
         return _reports_deed(words) or _reports_deed_unspaced(self.text)
@@ -74,7 +74,7 @@ def secrets_in(entered: Iterable[Text]) -> tuple[str, ...]:
 
 # --- stories and routine fixes ----------------------------------------------------------------------------------------
 
-_PLAIN_WORD = re.compile(r"[a-z]+(?:['’][a-z]+)?")
+_PLAIN_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _CODE_SPAN = re.compile(r"`[^`]*`")
 _UNREAD = re.compile("[\udc80-\udcff]+")
 """Bytes of the command line that were not decoded: UTF-8 in a plain C locale, or Latin-1."""

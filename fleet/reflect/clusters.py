@@ -470,7 +470,7 @@ class Weighing:
         standing = {each for each, one in lessons.items() if one.is_listed and one.state != "retired"}
         for a, b in (pair.ids for pair in clusters.opposed if standing.issuperset(pair.ids)):
             for one, other in ((a, b), (b, a)):
-                against |= {each: (*against.get(each, ()), other) for each in clusters.of(one)}
+                against |= {each: tuple(dict.fromkeys((*against.get(each, ()), other))) for each in clusters.of(one)}
         return against
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crdt import clock
-from fleet.text import dates, screening, tables
+from fleet.text import apostrophed, dates, screening, tables
 from fleet.text.markdown import Row
 
 KINDS = ("commit", "fix", "reuse", "dead-end", "workaround")
@@ -227,7 +227,7 @@ def has_phrase(text: str, table: str, phrases: str = "phrases") -> bool:
 
 
 def _lower(text: str) -> str:
-    return screening.one_line(text.casefold().replace("’", "'"))
+    return screening.one_line(apostrophed(text.casefold()))
 
 
 def _words(table: str) -> Mapping[str, list[str]]:

@@ -340,6 +340,7 @@ def tick(workspace: Workspace, agent: str) -> _Tick:
     """Return a tick of a workspace, as one of its agents."""
     # Late: a sidecar imports this module for what is due, and stays small. The process of a tick imports the verbs.
     from fleet.app import session_end, sharing, sleeping, starting
+    from fleet.share.outgoing import Outbox
 
     def sleep() -> str:
         if workspace.config.sleep.off or workspace.is_read_only:
@@ -366,7 +367,7 @@ def tick(workspace: Workspace, agent: str) -> _Tick:
         digest=lambda: digest(fingerprints(workspace)),
         work=work,
         sync=sync,
-        waiting=lambda: sharing.waiting(workspace),
+        waiting=lambda: Outbox(workspace).waiting().count,
         alone=workspace.lock,
         memory=Memory(workspace.files, workspace.local),
         settings=workspace.config.sidecar,

@@ -273,7 +273,7 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     Attributes:
         problems: a sentence for each setting that could not be used, and has its default.
-        is_read: False if the whole file could not be used.
+        is_read: False if the whole file, or what names the clan in it, could not be used: then nothing is shared.
     """
 
     share: _Share = msgspec.field(default_factory=_Share)
@@ -299,8 +299,16 @@ _SECTIONS: dict[str, Any] = {
 }
 
 
-_IF_WRONG = {("promotion", "mode"): "suggest", ("files", "home"): ""}
-"""Values that replace a wrong one instead of the default: no lesson enters a memory unasked, and no file is moved."""
+_IF_WRONG: dict[tuple[str, str], Any] = {
+    ("promotion", "mode"): "suggest",
+    ("files", "home"): "",
+    ("reflect", "off"): True,
+    ("semantic", "off"): True,
+}
+"""Values that replace a wrong one instead of the default: no lesson enters a memory, no text goes to a model, and no
+file is moved, unasked."""
+_NAMES_THE_CLAN = {("share", "remote"), ("share", "branch")}
+"""Settings without which nothing is shared: no other remote or branch is a substitute."""
 
 
 def load(path: Path) -> Config:
@@ -323,8 +331,9 @@ def load(path: Path) -> Config:
         if name not in _SECTIONS or not isinstance(table, dict):
             config.problems.append(f"{path}: there is no section [{name[:40]}]; it is passed over")
             config.files = _Files(home="") if name == "files" else config.files
+            config.is_read = config.is_read and name != "share"
         elif table:  # `fleet init` writes all sections, and most stay empty
-            setattr(config, name, _section(path, name, table, config.problems))
+            setattr(config, name, _section(path, name, table, config))
     return config
 
 
@@ -337,8 +346,8 @@ def _text(path: Path) -> str:
     return path.read_bytes().decode().removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _section(path: Path, name: str, table: dict[str, Any], problems: list[str]) -> Any:
-    """Return a section without its wrong settings; each of those adds to the problems."""
+def _section(path: Path, name: str, table: dict[str, Any], config: Config) -> Any:
+    """Return a section without its wrong settings; each of those adds to the problems of a configuration."""
     good = {}
     for key, value in table.items():
         try:
@@ -346,8 +355,10 @@ def _section(path: Path, name: str, table: dict[str, Any], problems: list[str]) 
         except msgspec.ValidationError as why:
             if (replacement := _IF_WRONG.get((name, key))) is not None:
                 good[key] = replacement
-            effect = f'until it is mended, "{replacement}" holds' if replacement else "it is passed over"
-            problems.append(f"{path}: [{name}] {_wrong(name, key, repr(value), why)}; {effect}")
+            effect = f"until it is mended, {as_toml(replacement)} holds" if replacement else "it is passed over"
+            if (name, key) in _NAMES_THE_CLAN:
+                config.is_read, effect = False, "until it is mended, nothing is shared"
+            config.problems.append(f"{path}: [{name}] {_wrong(name, key, repr(value), why)}; {effect}")
         else:
             good[key] = value
     return msgspec.convert(good, _SECTIONS[name])

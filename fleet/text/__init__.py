@@ -3,9 +3,28 @@
 Nothing here does I/O but for reading the data files beside it.
 """
 
+from itertools import groupby
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # as in `typing`, without the milliseconds of its import
     from typing import Any
+
+
+_SHORTENED = (
+    "don't doesn't didn't isn't aren't wasn't weren't ain't haven't hasn't hadn't can't couldn't won't wouldn't "
+    "shouldn't mustn't needn't that's what's there's here's who's you're they're you've we've they've i've"
+)
+"""Words that are no other word without their apostrophe, as ``its`` and ``were`` are."""
+_APOSTROPHE_AT = {word.replace("'", ""): word.index("'") for word in _SHORTENED.split()}
+
+
+def apostrophed(text: str) -> str:
+    """Return a text with straight apostrophes, also in words that were typed without: ``dont`` becomes ``don't``.
+
+    Every text that is looked through for phrases passes here, and every phrase of a person's own.
+    """
+    runs = ("".join(run) for _, run in groupby(text.replace("’", "'"), str.isalpha))
+    return "".join([f"{run[:at]}'{run[at:]}" if (at := _APOSTROPHE_AT.get(run.lower())) else run for run in runs])
 
 
 def sections(name: str) -> dict[str, list[str]]:

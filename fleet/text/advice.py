@@ -14,7 +14,7 @@ from functools import cache, cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from fleet.text import tables
+from fleet.text import apostrophed, tables
 from fleet.text.markdown import Page
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ class Label:
         """The normalised label: case-folded, without marks, emoji and brackets with their content."""
         bare = re.sub(r"[(（][^)）]{0,60}[)）]", "", self._words).casefold()
         letters = "".join(one for one in bare if unicodedata.category(one) not in ("So", "Sk", "Cf", "Mn"))
-        return " ".join(letters.strip(_AROUND_LABEL).replace("’", "'").replace("_", " ").split())
+        return " ".join(apostrophed(letters.strip(_AROUND_LABEL)).replace("_", " ").split())
 
     @property
     def role(self) -> tuple[str, int] | None:
@@ -292,7 +292,7 @@ class Passage:
 
     @cached_property
     def _lower_words(self) -> list[str]:
-        return [word.casefold().replace("’", "'") for word in _WORD.findall(_CODE.sub(" code ", self.plain))]
+        return [word.casefold() for word in _WORD.findall(apostrophed(_CODE.sub(" code ", self.plain)))]
 
     def is_placeholder(self) -> bool:
         """Return whether it is a template's stand-in for a lesson, or a note that there is none yet."""
@@ -340,7 +340,7 @@ class Passage:
     def is_order(self) -> bool:
         """Return whether it begins with an order: "Use pnpm", "Never commit secrets"."""
         words = _WORD.findall(_CODE.sub(" ", self._text.lstrip("`*_ "))[:80])
-        return bool(words) and (words[0].casefold().replace("’", "'") in _words()["imperatives"] or words[0] == "No")
+        return bool(words) and (apostrophed(words[0].casefold()) in _words()["imperatives"] or words[0] == "No")
 
     def is_advice(self) -> bool:
         """Return whether it is a rule: a clause begins with an order, or it has a binding word."""

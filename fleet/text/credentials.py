@@ -312,10 +312,7 @@ def _signed(text: str) -> Iterator[_Span]:
     for match in _expression("signed").finditer(text):
         group = match.lastgroup or ""
         value = match[group]
-        core = value.rstrip("!?.") if group == "bare" else value
-        is_odd = _expression("symbol").search(core) or (
-            match["word"][0] in "Pp" and len(_expression("change").findall(core)) >= _CHANGES_MIN
-        )
+        is_odd = _expression("symbol").search(value) or (match["word"][0] in "Pp" and _is_mixed_up(value))
         if is_odd and not _expression("code").search(value) and _is_chosen(value) and _is_long(match, value):
             yield *match.span(group), _NAMED
 
@@ -328,12 +325,14 @@ def _typed(text: str) -> Iterator[_Span]:
             yield *match.span(group), _NAMED
 
 
+def _is_mixed_up(value: str) -> bool:
+    return len(_expression("change").findall(value)) >= _CHANGES_MIN and not _has_innocent_word(value.lower())
+
+
 def _is_chosen(value: str) -> bool:
     """Return whether a value is a password, and no word, number or placeholder."""
     mixed = any(map(str.isalpha, value)) and any(map(str.isdigit, value))
-    return mixed and not (
-        _expression("placeholder").match(value) or _is_example(value) or _has_innocent_word(value.lower())
-    )
+    return mixed and not (_expression("placeholder").match(value) or _is_example(value))
 
 
 def _is_long(named: re.Match[str], value: str) -> bool:

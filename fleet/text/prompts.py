@@ -5,7 +5,7 @@ line ``·``, so that words on either side of it never become neighbours. Linear,
 on every prompt, so this imports next to nothing, and reads one small file.
 """
 
-from fleet.text import sections
+from fleet.text import apostrophed, sections
 
 LANGUAGES = ("en", "de", "es", "fr", "zh", "ja")
 LEVELS = ("weak", "medium", "strong")
@@ -109,7 +109,7 @@ class Prompt:
 
         Every phrase has at least one cue.
         """
-        lower = _cut(self.text).lower()
+        lower = apostrophed(_cut(self.text).lower())
         if not _CUES.isdisjoint(words_of(lower)):
             return True
         return not lower.isascii() and any(cue in lower for cue in _CUES_UNSPACED)
@@ -123,7 +123,7 @@ class Prompt:
     def own_words(self) -> tuple[str, str]:
         """Return its sender and the sender's own words.
 
-        The words have their lines, single spaces and straight apostrophes; everything else is masked. The sender is ""
+        The words have their lines, single spaces and their apostrophes; everything else is masked. The sender is ""
         for a person, else the name of an agent, as the host gives it.
         """
         sender, body = _addressed(_cut(self.text))
@@ -132,7 +132,7 @@ class Prompt:
         masked = _lines(_blocks(body))
         for left, right in (("`", "`"), *_QUOTES):
             masked = _pairs(masked, left, right)
-        lines = [" ".join(line.split()) for line in masked.replace("’", "'").replace("*", "").split("\n")]
+        lines = [" ".join(line.split()) for line in apostrophed(masked.replace("*", "")).split("\n")]
         return sender, "\n".join(line for line in lines if line)
 
 

@@ -20,7 +20,7 @@ from functools import cache, lru_cache, partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from fleet.text import tables
+from fleet.text import apostrophed, tables
 from fleet.text.prompts import EVENT_CHARS_MAX, LANGUAGES, LEVELS, Event, Objection, Prompt, words_of
 
 PRECEDENCE = ("frustration", "knowledge", "correction", "validation")
@@ -187,12 +187,10 @@ def _table(
     dropped = set(map(_bare, without))
     rows = [row for row in rows if row.text not in dropped]
     rows += [
-        _row(_lower(text.strip()), "correction", level, {})
-        for level, texts in zip(LEVELS, own, strict=False)
-        for text in texts
+        _row(_own(text), "correction", level, {}) for level, texts in zip(LEVELS, own, strict=False) for text in texts
     ]
     excluded = {text for lists in known for text in lists["exclusions"]}
-    excluded |= {_lower(text.strip()) for text in exclusions if text.strip()}
+    excluded |= {_own(text) for text in exclusions if text.strip()}
     alike = excluded.union(*(lists["lookalikes"] for lists in known))
     return _Table(
         phrases=tuple(row for row in rows if row.text),
@@ -209,7 +207,7 @@ def unknown_phrases(texts: Iterable[str]) -> list[str]:
 
 
 def _bare(text: str) -> str:
-    return _lower(text.strip()).lstrip("^~").removesuffix(_GERUND)
+    return _own(text).lstrip("^~").removesuffix(_GERUND)
 
 
 def _signs_of(section: Mapping[str, Any]) -> _Signs:
@@ -234,6 +232,11 @@ def _row(row: str, kind: str, level: str, words: _Words) -> _Phrase:
 
 def _cue_of(text: str) -> str:
     return max(words_of(text), key=len, default="")
+
+
+def _own(text: str) -> str:
+    """Return a phrase of a configuration as messages are looked through."""
+    return _lower(apostrophed(text.strip()))
 
 
 def _lower(text: str) -> str:

@@ -118,7 +118,7 @@ def test_of_many_new_lessons_all_are_counted(w):
     w.run("w", "import", "lessons.md")
     assert (look(w)["new"]["lessons_total"], len(look(w)["new"]["lessons"])) == (120, 100)
     shown = w.run("w").stdout
-    assert "120 lessons new or changed since you looked" in shown
+    assert "120 lessons new or changed, not yet seen on a terminal" in shown
     assert "and 116 more: fleet patterns" in shown
 
 

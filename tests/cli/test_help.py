@@ -315,6 +315,32 @@ def test_a_file_that_cannot_be_read_may_name_a_remote_so_a_sync_does_not_say_tha
     assert "may name a remote" in w.run("w", "sync", "--yes", expect=3).stdout, "no other place is offered instead"
 
 
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ("[share]\nremote = 5\n", "[share] remote cannot be 5: it is a text; until it is mended, nothing is shared"),
+        ("[share]\nbranch = ['x']\n", "[share] branch cannot be ['x']: it is a text; until it is mended, nothing is"),
+        ("share = 'x'\n", "there is no section [share]"),
+    ],
+)
+def test_what_names_the_clan_and_cannot_be_used_is_named_and_nothing_is_sent(w, row, told):
+    w.join("w")
+    (w.folder / "w/fleet.toml").write_text(row)
+    w.correct("w", "Quote every variable in a shell script")
+    done = w.run("w", "sync", expect=3)
+    assert told in done.stderr
+    assert "nothing was sent: fleet.toml cannot be read, and may name a remote" in done.stdout
+    assert w.git("for-each-ref", where="clan.git") == ""
+
+
+def test_a_switch_that_is_neither_true_nor_false_sends_no_session_to_a_model(w):
+    (w.folder / "w/fleet.toml").write_text("[reflect]\noff = 'yes'\n[semantic]\noff = 'yes'\n")
+    for name in ("reflect", "semantic"):
+        done = w.run("w", "config", "get", f"{name}.off")
+        assert done.stdout.strip() == "true"
+        assert f"[{name}] off cannot be 'yes': it is true or false; until it is mended, true holds" in done.stderr
+
+
 def test_an_empty_settings_file_moves_nothing(w):
     w.run("w", "config", "set", "files.home", "fleet-agents")
     w.correct("w", "Quote every variable in a shell script")

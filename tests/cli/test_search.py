@@ -47,6 +47,20 @@ def test_a_correction_is_found_at_once_and_a_retired_lesson_no_more(stage):
     assert len(hits(stage, "velma", "sed", "--kind", "pattern")) == 1
 
 
+def test_a_contradiction_is_named_once_though_the_other_lesson_has_two_wordings(stage):
+    stage.join("velma")
+    texts = [
+        "Use pnpm in this repository, never npm",
+        "Use npm in this repository, never pnpm",
+        "Never npm here: this repository uses pnpm",
+    ]
+    ids = [stage.correct("velma", text) for text in texts]
+    found = {hit["id"]: sorted(hit["contradicts"]) for hit in hits(stage, "velma", "npm", "--kind", "pattern")}
+    assert found == {ids[0]: [ids[1]], ids[1]: sorted([ids[0], ids[2]]), ids[2]: [ids[1]]}
+    shown = stage.run("velma", "search", "npm").stdout.splitlines()
+    assert [row.count(f"contradicts {ids[1]}") for row in shown if row.startswith((ids[0], ids[2]))] == [1, 1]
+
+
 def test_an_entry_of_a_retired_lesson_is_found_where_retired_ones_are_asked_for_and_marked(stage):
     stage.join("velma")
     lesson = stage.correct("velma", "Always use tabs in makefiles")

@@ -68,6 +68,25 @@ def test_whoever_sees_it_first_drops_it_for_everybody_and_says_so(clan):
         assert known[ID]["seen"] == 1
 
 
+@pytest.mark.parametrize(
+    ("before", "secret", "after"),
+    [
+        ("password: ", "Geheim" + "123!", ""),
+        ("password=", "Summer" + "2026!", " opens it"),
+        ("DB password: ", "Winter" + "2025?", ""),
+        ("password: '", "Super" + "Admin1!", "'"),
+        ("run sshpass -p ", "Kq83" + "Super", " ssh root@h"),
+        ("run curl -u admin:", "Hunter2" + "SuperPass", " https://h"),
+    ],
+)
+def test_a_password_with_its_sign_at_the_end_or_a_word_in_it_leaves_no_machine(clan, before, secret, after):
+    said = clan.run("velma", "correct", "--wrong", "x", "--right", "y", "--pattern", f"{before}{secret}{after}")
+    assert f"{before}[REDACTED:env-secret]{after}" in said.stdout
+    clan.run("velma", "sync")
+    assert f"{before}[REDACTED:env-secret]" in tip(clan)
+    assert secret not in tip(clan)
+
+
 def test_whoever_dropped_it_is_named_as_who_redacted_it_and_not_as_who_edited_it(clan):
     push(clan, text=f"Push with {TOKEN} to the mirror", correct=f"use {TOKEN[::-1]} or {TOKEN}")
     clan.run("velma", "sync")

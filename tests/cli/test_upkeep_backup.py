@@ -96,6 +96,21 @@ def test_a_lost_machine_comes_back_with_what_was_never_sent_and_counts_nothing_t
     assert (home(saved) / "agents/velma/skills/x/SKILL.md").read_text() == "skill\n"
 
 
+def test_until_the_remote_was_read_the_number_of_outgoing_lines_is_a_greatest_one(saved):
+    saved.run("velma", "sync")
+    saved.run("velma", "backup", "../c.tar.gz", "--yes")
+    home(saved).rename(saved.folder / "gone")
+    saved.run("velma", "restore-backup", "../c.tar.gz", "--yes")
+    unknown = "at most: what the clan has is not known until a sync has read it"
+    [row] = [row for row in saved.run("velma", "status").stdout.splitlines() if row.startswith("to go out")]
+    assert row.endswith(unknown)
+    assert f"would go out {unknown}; nothing was sent" in saved.run("velma", "sync", "--dry-run").stderr
+    assert "at most" in next(row for row in saved.run("velma").stdout.splitlines() if "to go out" in row)
+    assert " 0 lines out" in saved.run("velma", "sync", "--yes").stdout
+    assert "at most" not in saved.run("velma", "status").stdout
+    assert "0 lines would go out; nothing was sent" in saved.run("velma", "sync", "--dry-run").stderr
+
+
 def test_the_notes_at_the_root_come_back_with_a_lost_machine(saved):
     notes = {
         ".agents.local.md": "observed\n",

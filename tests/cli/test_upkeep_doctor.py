@@ -192,6 +192,20 @@ def test_refused_lines_are_told(synced):
     assert "2 lines" in doctor(synced, expect=1)["lines"]["what"]
 
 
+def test_a_line_in_quarantine_is_told_by_the_doctor_as_by_the_status(synced):
+    synced.git("clone", "--quiet", "--branch", "fleet", str(synced.remote), "raw")
+    with (synced.folder / "raw/patterns.jsonl").open("a") as file:
+        file.write('{"id": broken\n')
+    synced.git("-c", "user.name=m", "-c", "user.email=m@localhost", "commit", "-q", "-a", "-m", "x", where="raw")
+    synced.git("push", "--quiet", "origin", "fleet", where="raw")
+    synced.run("velma", "sync", expect=None)
+    assert len(json.loads(synced.run("velma", "status", "--json").stdout)["quarantined"]) == 1
+    told = doctor(synced)["lines"]
+    assert told["level"] == "note"
+    assert "1 line that could not lie in quarantine" in told["what"]
+    assert "fleet status" in told["do"]
+
+
 def test_a_wrong_clock_and_a_damaged_register_are_told(synced):
     (local(synced) / "replica.toml").write_text("= nonsense")
     assert "replica.toml" in doctor(synced, expect=1)["checkup"]["what"]
@@ -317,6 +331,13 @@ def test_a_full_disk_is_told(synced, monkeypatch):
     workspace.close()
     assert found["space"].level == "error"
     assert "4,096 bytes are free" in found["space"].what
+
+
+def test_a_disk_with_room_for_all_that_fleet_writes_is_not_called_full(synced, monkeypatch):
+    free = 3_800_000
+    monkeypatch.setattr(app_doctor.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(4 * 10**6, 2 * 10**5, free))
+    found = {each["check"]: each for each in json.loads(synced.run("velma", "doctor", "--json").stdout)["findings"]}
+    assert "space" not in found
 
 
 def test_a_local_database_on_a_full_disk_is_called_that_and_not_damaged(synced):

@@ -346,6 +346,12 @@ def test_the_same_words_twice_are_one_signal_and_other_words_at_once_another(pla
     assert place.entries().count("## ") == 2
 
 
+@pytest.mark.parametrize("spelled", ["don't", "dont", "don’t", "DONT"])
+def test_a_word_without_its_apostrophe_is_heard_as_with_it(place, spelled):
+    said = place.context("UserPromptSubmit", {"prompt": f"no, {spelled} use npm here, use pnpm"})
+    assert "fleet learn c-" in said
+
+
 def test_a_medium_signal_is_logged_at_once_and_asked_about_once_when_the_agent_stops(place):
     for said in ("No, use tabs in this file", "still not working, the port is closed"):
         assert place.context("UserPromptSubmit", {"prompt": said}) == ""
