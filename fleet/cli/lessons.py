@@ -77,9 +77,11 @@ def _patterns(
     with output.opened() as workspace:
         filters = finding.ListFilter(category, tag, by, finding.first_stamp(since))
         listing = filters.lessons(workspace, count, reflecting.current_clusters(workspace), everything=everything)
-        output.show(listing.as_json(), (row for each, into in listing.lessons for row in _rows(each, into)))
         if output.chosen.as_json:
+            output.echo_json(listing.as_json())
             return
+        authors = Renderer()
+        output.show({}, (row for each, into in listing.lessons for row in _rows(each, into, authors)))
         if (more := listing.total - len(listing.lessons)) > 0:
             output.note(f"{more:,} more: -n {listing.total} lists all of them, `fleet search` looks for some")
         if not listing.lessons:
@@ -111,9 +113,9 @@ def _why_none(workspace: Workspace, filters: finding.ListFilter) -> str:
     return "unasked" if starting.is_unasked(workspace) and workspace.agents_here() else "new"
 
 
-def _rows(grouped: Any, into: str) -> Iterator[output.Row]:
+def _rows(grouped: Any, into: str, authors: Renderer) -> Iterator[output.Row]:
     """Yield the rows of a lesson: its own, its other wordings, and the lessons that contradict it."""
-    yield _row(grouped.lesson, into)
+    yield _row(grouped.lesson, into, authors)
     for other in grouped.wordings[1:]:
         text = f"also worded: {other.text} ({other.id})"
         yield (f"{'':<18}  {other.count('seen'):>3}x  ", ""), (text, "dim")
@@ -121,9 +123,9 @@ def _rows(grouped: Any, into: str) -> Iterator[output.Row]:
         yield (f"{'':<26}", ""), (f"contradicts {opposite}: `fleet review` decides", "yellow")
 
 
-def _row(lesson: Pattern, into: str) -> output.Row:
+def _row(lesson: Pattern, into: str, authors: Renderer) -> output.Row:
     why, is_retired = not_working(lesson), not lesson.is_present or lesson.state == "retired"
-    credits_ = "; ".join(filter(None, [Renderer().author(lesson.by), Renderer().edits(lesson)]))
+    credits_ = "; ".join(filter(None, [authors.author(lesson.by), authors.edits(lesson)]))
     remarks = (
         credits_,
         "retired" if is_retired else "",

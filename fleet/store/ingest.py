@@ -164,6 +164,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     withhold: Callable[[list["Held"], dict[tuple[str, str], str], dict[str, int]], Policy] | None = None
     _generation: int = 0
     _snapshot: bool | None = None  # inside one: whether it is up to date
+    _is_behind: bool = False  # lines were written that none has joined
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -311,8 +312,13 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
 
     def invalidate(self) -> None:
         """Make every generation outdated until the next refresh: lines were written that none has joined."""
-        self._generation = 0
+        self._generation, self._is_behind = 0, True
         self.changed(0)
+
+    def catch_up(self, wait_s: float) -> None:
+        """Join the lines that were written since the last refresh, if there are any."""
+        if self._is_behind:
+            self._is_behind = not self.refresh(wait_s)
 
     def close(self) -> None:
         """Close the database."""

@@ -445,7 +445,7 @@ class Workspace:
         """Hold the workspace's write lock as one agent's replica; at the end the database has what was written."""
         with self.locked(wait_s):
             yield self.writer(agent)
-            self.db.refresh(_REFRESH_WAIT_S)  # a file that is deleted, or set back, is put back from the rows
+            self.db.catch_up(_REFRESH_WAIT_S)  # a file that is deleted, or set back, is put back from the rows
 
     def log_lock(self, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> AbstractContextManager[None]:
         """Hold the lock of one agent's ``corrections.md``; with the write lock, that one is taken first."""

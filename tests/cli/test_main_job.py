@@ -3,6 +3,8 @@
 import json
 import re
 
+from fleet.app import finding
+
 LESSON = "Always use awk over sed for user-provided input substitution"
 
 
@@ -279,6 +281,18 @@ def test_a_list_that_is_empty_since_all_writers_are_blocked_says_so(stage):
     assert "No lesson and no discovery stands here" not in start
     stage.run("tank", "unblock", "velma")
     assert "left out here" not in stage.run("tank", "start").stdout
+
+
+def test_a_long_list_as_text_makes_no_document(stage, monkeypatch):
+    stage.join("velma")
+    stage.correct("velma", LESSON)
+    made = list[str]()
+    real = finding.lesson_as_json
+    monkeypatch.setattr(finding, "lesson_as_json", lambda each, **how: made.append(each.id) or real(each, **how))
+    assert LESSON in stage.run("velma", "patterns").stdout
+    assert not made, "it took as long again as the list itself"
+    assert stage.seen("velma") == {LESSON: 1}
+    assert made
 
 
 def test_nothing_new_makes_no_commit(stage):
