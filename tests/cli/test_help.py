@@ -373,7 +373,7 @@ def test_a_workspace_without_its_own_folder_says_who_logged_here_and_that_nobody
 def test_a_discovery_that_was_taken_back_is_not_called_known(w, how):
     told = ("discover", "--problem", "the cache is stale", "--solution", "remove it")
     entry = json.loads(w.run("w", *told, "--json").stdout)["id"]
-    w.run("w", *{"undo": ["undo"], "purge": ["purge", entry, "--yes"]}[how])
+    w.run("w", *{"undo": ["undo", "discover"], "purge": ["purge", entry, "--yes"]}[how])
     # Purged before it was ever sent: its own line is gone, and only what takes it back stands.
     assert "was taken back, and the same words stay so. Nothing was logged" in w.run("w", *told, expect=3).stderr
 
