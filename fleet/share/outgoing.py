@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import chain
-from shutil import which
 from typing import NamedTuple
 
 import msgspec
@@ -99,14 +98,6 @@ class Outbox:
     @cached_property
     def _paths(self) -> Paths:
         return self._tree.paths(self._tree.head())
-
-    @property
-    def doubt(self) -> str:
-        """Reason why fewer lines may go out than wait: what the clan has is not known; "" where it is."""
-        if not which("git"):
-            return "without git, what the clan has is not known"
-        is_unread = self._workspace.is_in_a_clan and not self._tree.head()
-        return "what the clan has is not known until a sync has read it" if is_unread else ""
 
     def plan(self, *, drop_alone: bool = False) -> Outgoing:
         """Return the content of the next push: the lines that the tree lacks, without those that its edition covers.
