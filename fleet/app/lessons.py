@@ -107,7 +107,7 @@ class _Change(NamedTuple):
         if self.field in _KNOWN or self.field in known.fields:
             return
         near = difflib.get_close_matches(self.field, sorted({*_KNOWN, *known.fields}), n=1)
-        meant = f"; did you mean '{near[0]}'?" if near else f": one of {', '.join(sorted(set(_KNOWN.values())))}."
+        meant = f"; did you mean '{near[0]}'?" if near else f": one of {', '.join(sorted(_KNOWN))}."
         raise UsageError(f"a lesson has no field '{self.field}'{meant} Nothing was changed")
 
     def differs(self, known: Pattern) -> bool:

@@ -11,7 +11,7 @@ from fleet.app.sharing import ConsentNeededError, SyncResult
 from fleet.cli import output
 from fleet.cli.output import EXIT_REFUSED, echo, flag, note
 from fleet.model.errors import UsageError
-from fleet.share.outgoing import Outbox, Outgoing
+from fleet.share.outgoing import Outgoing
 from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted
@@ -29,7 +29,7 @@ def _sync(
         if dry_run:
             out, paused = sharing.dry_run(workspace, who), workspace.state.paused(workspace.wall())
             none = "" if sharing.Membership(workspace).shown() else "no remote is named here"
-            _show_outgoing(out, Outbox(workspace).doubt, f"sharing is paused {paused}" if paused else none)
+            _show_outgoing(out, workspace.doubt, f"sharing is paused {paused}" if paused else none)
             return
         if _is_paused(workspace, "synced"):
             return

@@ -54,6 +54,15 @@ Trigger = Annotated[
 Tag = Annotated[list[str] | None, option("--tag", "TEXT", "A tag; may be repeated.", "tag")]
 
 
+def _check_no_dash(**given: str | None) -> None:
+    """Refuse a text that is only a dash: other programs would read one from stdin."""
+    if name := next((name for name, text in given.items() if (text or "").strip() == "-"), ""):
+        raise UsageError(
+            f"--{name} is only a dash: no text is read from stdin. Nothing was logged. Give the words themselves, "
+            f'or those of a file by the shell: --{name} "$(cat FILE)"'
+        )
+
+
 @app.command("correct", context_settings={"allow_extra_args": True})
 def _correct(
     context: typer.Context,
@@ -69,6 +78,7 @@ def _correct(
     trigger: Trigger = "",
 ) -> None:
     """Log one correction. It is on the disk when the command ends."""
+    _check_no_dash(wrong=wrong, right=right, pattern=pattern, title=title)
     missing = [name for name, value in (("--wrong", wrong), ("--right", right)) if not (value or "").strip()]
     missing += [] if pattern or same else ["--pattern (or --same ID, when the lesson is known already)"]
     if context.args or wrong is None or right is None or missing:
@@ -98,6 +108,7 @@ def _discover(
     tag: Tag = None,
 ) -> None:
     """Log a non-obvious finding for the whole clan. No routine fixes, no secrets."""
+    _check_no_dash(problem=problem, solution=solution, context=context)
     words = {"problem": problem, "solution": solution, "context": context, "type": type_, "confidence": confidence}
     finding = Discovery(id="", **words, minutes=minutes, tags=tuple(tag or ()))
     with _logging() as (workspace, who):
@@ -122,6 +133,7 @@ def _learn(
     ] = False,
 ) -> None:
     """State the lesson of a logged signal: from then on it counts like any correction."""
+    _check_no_dash(pattern=pattern, right=right)
     with output.acting(or_guest=True) as (workspace, who):
         if waiting:
             if correction or pattern or right or trigger or same or dismiss:

@@ -8,7 +8,6 @@ from typing import Any
 from fleet.app import dashboard, reflecting, starting
 from fleet.cli import output
 from fleet.cli.output import NoWorkspaceError
-from fleet.share.outgoing import Outbox
 from fleet.text.screening import counted
 
 _SHOWN = 5
@@ -39,7 +38,7 @@ def show() -> None:
         is_seen = sys.stdout.isatty() and not output.chosen.as_json
         with output.acting(or_guest=True) as (workspace, who):
             document = dashboard.overview(workspace, who, is_seen=is_seen)
-            rows = _rows(document, Outbox(workspace).doubt, workspace.world.wall_ms(), is_seen=is_seen)
+            rows = _rows(document, workspace.doubt, workspace.world.wall_ms(), is_seen=is_seen)
             output.show(document, [((f"{label:<{_LABEL}}", "bold"), (text, style)) for label, text, style in rows])
     except NoWorkspaceError:
         if output.chosen.as_json:

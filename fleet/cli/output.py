@@ -37,8 +37,10 @@ WIDTH_MAX = 120
 _ROOM_MIN = 20
 _WIDE = "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\U0001f300-\U0003fffd"
 _OPENING = "(\\[（［｛〈《「『【〔“‘"
-_WORDS = rf"(\s*)([{_OPENING}]*[{_WIDE}][^\s\w{_OPENING}]*|[^\s{_WIDE}]+)"
-"""A word with the blanks before it; each wide letter, since those stand without blanks, with its punctuation."""
+_COMMAND = rf"[^\s`{_WIDE}]*`[^`\n{_WIDE}]{{1,40}}`[^\s{_WIDE}]*"
+_WORDS = rf"(\s*)([{_OPENING}]*[{_WIDE}][^\s\w{_OPENING}]*|{_COMMAND}|[^\s{_WIDE}]+)"
+"""A word with the blanks before it, a short command in backquotes as one; each wide letter, since those stand without
+blanks, with its punctuation."""
 
 _TIME_CHARS = 24
 """Length of the time in a stamp: what follows is ``-`` and the counter."""

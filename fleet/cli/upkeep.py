@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from shutil import which
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +17,6 @@ from fleet.learn.importer import ImportResult, Piece
 from fleet.model.errors import UsageError
 from fleet.model.names import GUEST
 from fleet.model.pattern import PRIVATE
-from fleet.share.outgoing import Outbox
 from fleet.store.homes import CONFIG
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted
@@ -273,7 +273,7 @@ def _status() -> None:
         status = doctor.status(workspace, who)
         output.show(
             status,
-            _status_rows(status, Outbox(workspace).doubt, workspace.sync_command, is_read=workspace.config.is_read),
+            _status_rows(status, workspace.doubt, workspace.sync_command, is_read=workspace.config.is_read),
         )
 
 
@@ -305,6 +305,7 @@ def _sections(status: dict[str, Any], doubt: str, sync: str, *, is_read: bool) -
     known = counted(status["discoveries"], "discovery")
     yield "known", f"{counted(status['patterns'], 'lesson')}, {known}"
     paths = (f"{number} in {path}" for path, number in status["waiting"]["paths"].items())
+    doubt = doubt if which("git") else "without git, what the clan has is not known"
     unsure = f" at most: {doubt}" if doubt else ""
     yield "to go out", f"{counted(status['waiting']['lines'], 'line')}{unsure}", *paths
     yield "clock", status["clock"] and f"{status['clock']}; set it, best by NTP"

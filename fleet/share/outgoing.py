@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
-from shutil import which
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -24,7 +24,7 @@ from fleet.store.lines import KINDS, Entry, Kind, LineReader, joined_entries, mi
 from fleet.store.tree import ATTRIBUTES, FORMAT, FORMAT_TEXT, MEMBERS, Members, Paths, TreeGoneError
 from fleet.store.workspace import Workspace
 from fleet.text import screening
-from fleet.text.screening import counted, for_terminal, shortened
+from fleet.text.screening import counted, for_terminal, listed, shortened
 
 ATTRIBUTES_TEXT = b"*.jsonl merge=union -text\n*.md merge=union\n*.toml merge=union\n"
 _SUBJECT_CHARS_MAX = 72
@@ -71,12 +71,15 @@ class Outgoing(msgspec.Struct):
 
         It quotes only lines that have passed the gate.
         """
-        stems = (path.rpartition("/")[2].removesuffix(".jsonl") for path, lines in self.lines.items() if lines)
-        agents = ", ".join(sorted({names.agent_of(stem) for stem in stems if names.is_replica(stem)})) or "fleet"
+        # Not whose shard it is: a lesson that came by live sync, or that the remote lost, is sent by another.
+        parts = [each for each in self.entries if isinstance(each, Line)]
+        found = [each for each in self.entries if isinstance(each, Discovery)]
+        writers = {*chain.from_iterable(each.by_writer() for each in parts), *(each.by for each in found)}
+        agents = listed(sorted({names.agent_of(each) for each in writers if names.is_replica(each)})) or "fleet"
         # What was retired before it was ever sent was not learned.
-        lines = [each for each in self.entries if isinstance(each, Line) and not _is_retired(each)]
+        lines = [each for each in parts if not _is_retired(each)]
         learned = [next((fields["text"] for fields in each.wordings() if "text" in fields), "") for each in lines]
-        shown = [each for each in self.entries if isinstance(each, Discovery) and not each.retracts]
+        shown = [each for each in found if not each.retracts]
         phrases = [f"learned: {text}" for text in learned if text]
         phrases += [f"found: {each.problem or each.solution}" for each in shown]
         if not phrases:
@@ -95,14 +98,6 @@ class Outbox:
     @cached_property
     def _paths(self) -> Paths:
         return self._tree.paths(self._tree.head())
-
-    @property
-    def doubt(self) -> str:
-        """Reason why fewer lines may go out than wait: what the clan has is not known; "" where it is."""
-        if not which("git"):
-            return "without git, what the clan has is not known"
-        is_unread = self._workspace.is_in_a_clan and not self._tree.head()
-        return "what the clan has is not known until a sync has read it" if is_unread else ""
 
     def plan(self, *, drop_alone: bool = False) -> Outgoing:
         """Return the content of the next push: the lines that the tree lacks, without those that its edition covers.

@@ -310,6 +310,12 @@ class Workspace:
         return bool(self.config.share.remote or self.state.agreed("remote")) and not self.state.get("left")
 
     @property
+    def doubt(self) -> str:
+        """Reason why fewer lines may go out than wait: what the clan has is not known; "" where it is."""
+        is_unread = self.is_in_a_clan and not self.tree.head()
+        return "what the clan has is not known until a sync has read it" if is_unread else ""
+
+    @property
     def sync_command(self) -> str:
         """The command that asks the clan's remote, with a person's yes to it where nobody here gave one."""
         return "fleet sync" if self.state.agreed("remote") else "fleet sync --yes"

@@ -294,6 +294,13 @@ def test_at_60_columns_messages_go_on_at_a_word_and_what_is_to_be_copied_stays_a
     assert len(copied) == 1
 
 
+@pytest.mark.parametrize("columns", [44, 50, 58, 66])
+def test_a_short_command_in_backquotes_is_not_broken(w, columns):
+    rows = w.on_a_terminal("sync", columns=columns).splitlines()
+    assert any("`fleet init --remote URL`" in row for row in rows)
+    assert all(len(row) <= columns for row in rows)
+
+
 def test_lines_that_wait_to_go_out_are_pending_and_the_next_step_sends_them_if_nothing_else_does(stage):
     stage.join("velma", "w")
     stage.correct("w", LESSON)

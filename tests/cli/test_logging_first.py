@@ -172,6 +172,22 @@ def test_what_a_correction_lacks_is_named_at_once_with_the_whole_command(w):
     assert "No such option" in w.run("w", "correct", "--nonsense", expect=2).stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "refused"),
+    [
+        (("correct", "--wrong", "-", "--right", "r", "--pattern", "Pin it"), "wrong"),
+        (("correct", "--wrong", "w", "--right", "r", "--pattern", " - "), "pattern"),
+        (("discover", "--problem", "-", "--solution", "s"), "problem"),
+        (("learn", "c-1", "--pattern", "-"), "pattern"),
+    ],
+)
+def test_a_text_that_is_only_a_dash_is_refused_and_a_file_is_named_as_the_way(w, command, refused):
+    done = w.run("w", *command, text="from stdin", expect=2)
+    assert f"--{refused} is only a dash: no text is read from stdin. Nothing was logged" in done.stderr
+    assert f'--{refused} "$(cat FILE)"' in done.stderr
+    assert not w.patterns("w")["patterns"]
+
+
 def test_a_long_lesson_that_is_near_is_one_line_for_a_person_and_whole_for_a_program(w):
     long = "Never build a sed expression from user input, " + "since a slash in a path ends it. " * 130
     w.correct("w", long)

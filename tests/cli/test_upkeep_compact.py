@@ -100,6 +100,19 @@ def test_a_clock_that_ran_ahead_keeps_nobody_from_compacting(big):
     assert big.seen("tank")["one more"] == 1
 
 
+def test_a_commit_names_whose_lesson_it_is_whoever_sends_it(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    stage.correct("velma", "Pin every version")
+    for agent in ("velma", "tank"):
+        stage.run(agent, "sync")
+    stage.git("update-ref", "-d", "refs/heads/fleet", where="clan.git")
+    stage.run("tank", "sync")
+    subjects = stage.git("log", "--format=%s", "fleet", where="clan.git").splitlines()
+    assert "velma learned: Pin every version" in subjects
+    assert not [each for each in subjects if "tank" in each], subjects
+
+
 def test_a_commit_that_only_takes_covered_lines_away_is_called_so(stage):
     for agent in ("velma", "tank"):
         stage.join(agent)

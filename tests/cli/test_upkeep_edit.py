@@ -263,6 +263,14 @@ def test_a_field_that_means_nothing_is_refused_with_the_one_that_was_meant(stage
     assert not {"categry", "zzz"} & fields(stage, "velma", pattern).keys()
 
 
+def test_an_unknown_field_is_refused_with_every_name_that_is_taken(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", "Use the lock file")
+    told = stage.run("velma", "edit", pattern, "--set", "foobar=x", expect=2).stderr
+    taken = told.partition("one of ")[2].partition(". Nothing was changed")[0].split(", ")
+    assert {"right", "pattern", "text", "wrong", "tag", "category"} <= {*taken}
+
+
 def test_all_that_is_known_of_a_lesson_and_of_a_discovery_is_shown(stage):
     stage.join("velma")
     pattern = stage.correct("velma", LESSON)
