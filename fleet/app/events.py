@@ -281,7 +281,7 @@ class _HostEvent:
         return {id_ for kind, *ids in filter(None, notes) if kind in ("lesson", "seen") for id_ in ids}
 
     def _note_given(self, ids: Sequence[str]) -> None:
-        """Note lessons that were shown: a prompt does not repeat them, but the step that one is about does."""
+        """Note lessons that were shown: neither a prompt nor a step repeats them."""
         if ids:
             self._notes.add(f"seen {' '.join(ids)}")
         _note_shown(self._call, ids)
@@ -359,9 +359,11 @@ class _HostEvent:
         return self._ready.rows()
 
     def _lessons_for_step(self, rows: list[list[str]]) -> tuple[str, str]:
-        """Return the lessons that are due at this step, each once a session, and the line for the person."""
+        """Return the lessons that are due at this step and new to the session, and the line for the person."""
         shown_ids = self._notes.of("lesson")
-        due = [each for each in self._due(rows, shown_ids) if self._notes.claim(f"lesson {each[0]}")]
+        left_out = self._known().difference(shown_ids)
+        new = [row for row in rows if row[0] not in left_out]
+        due = [each for each in self._due(new, shown_ids) if self._notes.claim(f"lesson {each[0]}")]
         if not due:
             return "", ""
         _note_shown(self._call, [pattern for pattern, _ in due])

@@ -201,14 +201,14 @@ class SessionStart:
         return f"The clan's remote {was} yet, so what the clan knows is not here: {first}{how}."
 
     def at_once(self) -> Start:
-        """Return a text without the clan's lessons: the memory and pending promotions, read from small files alone."""
+        """Return a text without the clan's lessons: the memory, read from small files alone."""
         workspace = self._workspace
         text = session_context(
             agent=self._agent,
             memory=self._with_notes(workspace.files.read(self._memory.path).decode("utf-8", "replace")),
             patterns=(),
             discoveries=(),
-            waiting=[each.in_one_line() for each in self._memory.waiting()],
+            waiting=(),
             delimiter=f"fleet-{workspace.world.entropy(8).hex()}",
             members=workspace.emoji(),
             note=_NOT_READ,
@@ -233,21 +233,17 @@ class SessionStart:
         """Return a line for each thing that waits for a decision, and one for the corrections without a lesson."""
         workspace, agent, lines = self._workspace, self._agent, list[str]()
         if asked:
-            lines.append(
-                f"{counted(len(asked), 'correction')} without a lesson yet: `fleet learn --waiting` lists "
-                'them, and `fleet learn ID --pattern "..."` states one'
-            )
+            lines.append(f"{counted(len(asked), 'correction')} without a lesson yet: fleet learn --waiting")
         now_s = workspace.world.wall_ms() // 1000
         span = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for each in (now_s, now_s - _CHECK_S))
         lines += memory_md.Checks(workspace.files.read(workspace.home(agent) / memory_md.CHECKS)).due(*span)
-        lines += [each.in_one_line() for each in self._memory.waiting()]
-        pending = Inboxes(workspace, [agent]).count(with_mirrored=False)  # each of those has its own line here
+        pending = Inboxes(workspace, [agent]).count(but=("bulk",))  # the policy's sentences ask those
         lines += [pending.summary()] if pending.number else []
         if gone := len(Inboxes(workspace, [agent]).dropped()):
             lines.append(f"{counted(gone, 'draft')} dropped, since nobody decided in time: fleet inbox")
         lines += workspace.trust.sentences()
         lines += workspace.trust.purge_sentences(workspace.trust.purged(), workspace.mine())
-        lines += reflecting.to_review(Weighing(workspace).last_clusters()) + Weighing(workspace).overruled()
+        lines += Weighing(workspace).overruled()
         for proposal in Journal(workspace, agent).proposals():
             lines.append(f"{proposal.code} ({proposal.name}) worked and is no lesson yet: {proposal.command}")
         return lines
@@ -261,6 +257,9 @@ class _Lessons:
         self._at_rest = housekeeping.resting(workspace, agent)
         self.stores = sources(workspace, agent)
         self.table = _triggered(self.stores)
+        # What was seen once is shown at the step that it names.
+        once = {each.id for each, _ in self.table if each.count("seen") <= 1 and not each.is_published}
+        self._left_out = self._at_rest | once
         # The last comparison: the next sync compares anew, and a session's start does not wait for that.
         self.compared = Weighing(workspace).last_clusters()
         self.contested = self._contested()
@@ -292,7 +291,7 @@ class _Lessons:
         patterns = self._workspace.patterns
         earlier = [each for each in patterns.lessons_of(left).values() if each.state != "retired"]
         new = {each.id: each for each in (*patterns.since(since, _ARRIVED_MAX), *earlier)}
-        arrived = [each for id_, each in new.items() if id_ not in self._at_rest]
+        arrived = [each for id_, each in new.items() if id_ not in self._left_out]
         shared = _fairly(arrived, _authors(self._workspace, arrived), LESSONS_MAX)
         return [each for each in shared if each.id not in kept_out and each.is_listed]
 
@@ -304,10 +303,10 @@ class _Lessons:
         clan, *private = self.stores
         due = set(self._due())
         relevant_now = [*(each for each, _ in self.table if each.id in due), *self._about_branch()]
-        near = [each for each in relevant_now if each.is_listed and each.id not in self._at_rest][: triggers.SHOWN_MAX]
+        near = [each for each in relevant_now if each.is_listed and each.id not in self._left_out]
         own = [each for one in private for each in one.best("evidence", LESSONS_MAX) if each.id not in self._at_rest]
         published = ranked([*clan.best("published", LESSONS_MAX), *own], "evidence")
-        return list({each.id: each for each in (*near, *published)}.values())
+        return list({each.id: each for each in (*near[: triggers.SHOWN_MAX], *published)}.values())
 
     def _due(self) -> list[str]:
         """Return the ids of lessons about the files that are changed here, and the commands that failed here last."""
@@ -331,7 +330,7 @@ class _Lessons:
 
 
 def _triggered(stores: Sequence[Patterns]) -> list[_Triggered]:
-    """Return the lessons that have a trigger, each with it: those logged here and those of others in turns.
+    """Return the lessons that a step shows, each with its trigger: those logged here and those of others in turns.
 
     So a flood of others' lessons crowds out none that was logged here. Of both, those with a trigger of their own come
     before those whose words name a step, and then the best-evidenced.
@@ -341,7 +340,8 @@ def _triggered(stores: Sequence[Patterns]) -> list[_Triggered]:
         lessons = [each for source in stores for each in source.triggered(triggers.TABLE_MAX, is_own=is_own)]
         halves.append(sorted(ranked(lessons, "evidence"), key=lambda each: not each.trigger))
     mixed = (each for pair in zip_longest(*halves) for each in pair if each)
-    return [(each, mentions.trigger(each.trigger, each.text, each.correct, each.value("wrong"))) for each in mixed]
+    table = ((each, mentions.trigger(each.trigger, each.text, each.correct, each.value("wrong"))) for each in mixed)
+    return list(islice((row for row in table if triggers.parse(row[1])), triggers.TABLE_MAX))
 
 
 def _trigger_table(
@@ -353,8 +353,7 @@ def _trigger_table(
     without a trigger, which no step is due for: a prompt that a lesson is about reads it there.
     """
     remarks = {each: f" [contradicted by {', '.join(ids)}: ask a person which holds]" for each, ids in against.items()}
-    fit = islice(((each, trigger) for each, trigger in table if triggers.parse(trigger)), triggers.TABLE_MAX)
-    made = [[each.id, trigger, rows.lesson(each, ROW_CHARS_MAX) + remarks.get(each.id, "")] for each, trigger in fit]
+    made = [[each.id, trigger, rows.lesson(each, ROW_CHARS_MAX) + remarks.get(each.id, "")] for each, trigger in table]
     return made + [[each, "", remark] for each, remark in remarks.items()]
 
 
