@@ -257,9 +257,7 @@ class _Lessons:
         self._at_rest = housekeeping.resting(workspace, agent)
         self.stores = sources(workspace, agent)
         self.table = _triggered(self.stores)
-        # What was seen once is shown at the step that it names.
-        once = {each.id for each, _ in self.table if each.count("seen") <= 1 and not each.is_published}
-        self._left_out = self._at_rest | once
+        self._of_steps = {each.id for each, _ in self.table}
         # The last comparison: the next sync compares anew, and a session's start does not wait for that.
         self.compared = Weighing(workspace).last_clusters()
         self.contested = self._contested()
@@ -270,6 +268,11 @@ class _Lessons:
         ids = {each for pair in pairs for each in pair}
         own = {each.id for each in self._workspace.patterns.some([*ids]) if each.seen_by(self._agent)}
         return {each for pair in pairs for each in pair if each not in own or own.issuperset(pair)}
+
+    def _may_start(self, lesson: Pattern) -> bool:
+        """Return False for a lesson at rest, and for one that was seen once and names a step, which shows it."""
+        is_for_its_step = lesson.id in self._of_steps and lesson.count("seen") <= 1 and not lesson.is_published
+        return lesson.id not in self._at_rest and not is_for_its_step
 
     def grouped(self, lessons: Iterable[Pattern]) -> list[Wordings]:
         """Return lessons with each cluster as one; a wording at rest speaks for none."""
@@ -291,7 +294,7 @@ class _Lessons:
         patterns = self._workspace.patterns
         earlier = [each for each in patterns.lessons_of(left).values() if each.state != "retired"]
         new = {each.id: each for each in (*patterns.since(since, _ARRIVED_MAX), *earlier)}
-        arrived = [each for id_, each in new.items() if id_ not in self._left_out]
+        arrived = [each for each in new.values() if self._may_start(each)]
         shared = _fairly(arrived, _authors(self._workspace, arrived), LESSONS_MAX)
         return [each for each in shared if each.id not in kept_out and each.is_listed]
 
@@ -303,10 +306,10 @@ class _Lessons:
         clan, *private = self.stores
         due = set(self._due())
         relevant_now = [*(each for each, _ in self.table if each.id in due), *self._about_branch()]
-        near = [each for each in relevant_now if each.is_listed and each.id not in self._left_out]
+        near = [each for each in relevant_now if each.is_listed and self._may_start(each)][: triggers.SHOWN_MAX]
         own = [each for one in private for each in one.best("evidence", LESSONS_MAX) if each.id not in self._at_rest]
         published = ranked([*clan.best("published", LESSONS_MAX), *own], "evidence")
-        return list({each.id: each for each in (*near[: triggers.SHOWN_MAX], *published)}.values())
+        return list({each.id: each for each in (*near, *published)}.values())
 
     def _due(self) -> list[str]:
         """Return the ids of lessons about the files that are changed here, and the commands that failed here last."""

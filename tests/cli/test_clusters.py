@@ -141,7 +141,7 @@ def test_what_is_said_to_be_two_lessons_is_never_joined_or_asked_again_until_tha
     status = stage.run("velma", "status").stdout
     assert "(1 merge): fleet inbox" in status
     assert "may be one lesson" not in status, "the inbox counts it"
-    assert "1 pair of lessons may be one lesson: fleet review" in stage.run("velma", "start").stdout
+    assert "(1 merge): fleet inbox" in stage.run("velma", "start").stdout
     stage.run("velma", "review", "--answer", f"{pair['pair']}=different")
     assert json.loads(stage.run("velma", "review", "--json").stdout)["pairs"] == []
     assert "fleet review" not in stage.run("velma", "sync").stdout
@@ -256,7 +256,7 @@ def test_of_two_that_contradict_each_other_neither_is_promoted_until_somebody_de
     start = stage.run("velma", "start").stdout
     assert f"- {NEVER}" not in start
     assert f"- {HAND}" not in start
-    assert "lessons that contradict each other: fleet review" in start
+    assert "(1 contradiction): fleet inbox" in start
     assert f"contradicts {other}: `fleet review` decides" in stage.run("velma", "patterns").stdout
     page = (stage.folder / "velma/clan-learnings/patterns.md").read_text()
     assert page.index("Contradictions") < page.index(NEVER) < page.index("or the opposite") or (
@@ -406,7 +406,7 @@ def test_what_others_contradict_stays_in_the_start_of_who_logged_it_and_is_promo
     start = stage.run(velma, "start").stdout
     assert NEVER in start
     assert f"- {HAND}" not in start
-    assert "1 pair of lessons that contradict each other: fleet review" in start
+    assert "(1 contradiction): fleet inbox" in start
     assert "promoted" in log(stage, velma, NEVER, "s3")
 
 

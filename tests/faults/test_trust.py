@@ -1295,7 +1295,7 @@ def test_a_start_asks_each_question_once(bench):
     [_, asked] = start(bench).split("Waiting for a decision:\n")
     rows = [row for row in asked.splitlines() if row.startswith("- ")]
     assert len([row for row in rows if "would retire or edit 32" in row]) == 1
-    assert len([row for row in rows if "pair" in row]) == len(rows) - 1 == 1, rows
+    assert len([row for row in rows if "(1 merge): fleet inbox" in row]) == len(rows) - 1 == 1, rows
 
 
 def test_a_lesson_whose_state_others_set_to_retired_is_marked_in_the_list(bench):

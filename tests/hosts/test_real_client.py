@@ -303,7 +303,7 @@ def test_a_worktree_of_the_clients_own_has_the_main_checkouts_workspace(desk):
 def test_what_is_left_without_a_lesson_is_named_once_before_the_agent_stops(desk):
     tank = desk.join("tank")
     seen = desk.session(tank, CORRECTION)
-    asked = [body for body in seen.bodies if "teaches nobody anything" in json.dumps(body["messages"][-1])]
+    asked = [body for body in seen.bodies if "without a lesson yet" in json.dumps(body["messages"][-1])]
     assert len(asked) == 1
 
 
