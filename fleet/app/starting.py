@@ -206,9 +206,6 @@ class SessionStart:
         text = session_context(
             agent=self._agent,
             memory=self._with_notes(workspace.files.read(self._memory.path).decode("utf-8", "replace")),
-            patterns=(),
-            discoveries=(),
-            waiting=(),
             delimiter=f"fleet-{workspace.world.entropy(8).hex()}",
             members=workspace.emoji(),
             note=_NOT_READ,
@@ -269,10 +266,9 @@ class _Lessons:
         own = {each.id for each in self._workspace.patterns.some([*ids]) if each.seen_by(self._agent)}
         return {each for pair in pairs for each in pair if each not in own or own.issuperset(pair)}
 
-    def _may_start(self, lesson: Pattern) -> bool:
-        """Return False for a lesson at rest, and for one that was seen once and names a step, which shows it."""
-        is_for_its_step = lesson.id in self._of_steps and lesson.count("seen") <= 1 and not lesson.is_published
-        return lesson.id not in self._at_rest and not is_for_its_step
+    def _is_for_its_step(self, lesson: Pattern) -> bool:
+        """Return whether a lesson was seen once and names a step, which shows it."""
+        return lesson.id in self._of_steps and lesson.count("seen") <= 1 and not lesson.is_published
 
     def grouped(self, lessons: Iterable[Pattern]) -> list[Wordings]:
         """Return lessons with each cluster as one; a wording at rest speaks for none."""
@@ -289,14 +285,17 @@ class _Lessons:
         return sum(store.count() for store in self.stores) - len(known) - twice
 
     def news(self, since: int, left: Sequence[str], known: Iterable[str]) -> list[Pattern]:
-        """Return the lessons added since a generation, then those that had no room before; none of a known wording."""
+        """Return what is new since a generation, then what had no room before: three lessons at most for their step."""
         kept_out = {member for each in known for member in self.compared.of(each)} | self.contested
         patterns = self._workspace.patterns
         earlier = [each for each in patterns.lessons_of(left).values() if each.state != "retired"]
         new = {each.id: each for each in (*patterns.since(since, _ARRIVED_MAX), *earlier)}
-        arrived = [each for each in new.values() if self._may_start(each)]
-        shared = _fairly(arrived, _authors(self._workspace, arrived), LESSONS_MAX)
-        return [each for each in shared if each.id not in kept_out and each.is_listed]
+        arrived = [each for id_, each in new.items() if id_ not in self._at_rest]
+        by = _authors(self._workspace, arrived)
+        fit = [each for each in _fairly(arrived, by, LESSONS_MAX) if each.id not in kept_out and each.is_listed]
+        once = [each for each in fit if self._is_for_its_step(each)]
+        left_out = {each.id for each in once} - {each.id for each in _fairly(once, by, triggers.SHOWN_MAX)}
+        return [each for each in fit if each.id not in left_out]
 
     def standing(self) -> list[Pattern]:
         """Return the lessons of every start: the three best that are relevant now, then the published ones.
@@ -306,7 +305,8 @@ class _Lessons:
         clan, *private = self.stores
         due = set(self._due())
         relevant_now = [*(each for each, _ in self.table if each.id in due), *self._about_branch()]
-        near = [each for each in relevant_now if each.is_listed and self._may_start(each)][: triggers.SHOWN_MAX]
+        near = [each for each in relevant_now if each.is_listed and each.id not in self._at_rest]
+        near = [each for each in near if not self._is_for_its_step(each)][: triggers.SHOWN_MAX]
         own = [each for one in private for each in one.best("evidence", LESSONS_MAX) if each.id not in self._at_rest]
         published = ranked([*clan.best("published", LESSONS_MAX), *own], "evidence")
         return list({each.id: each for each in (*near, *published)}.values())

@@ -256,9 +256,7 @@ def test_an_agent_with_a_log_of_its_own_takes_over_a_guests_beside_it(clone):
 
 
 def test_what_a_guest_logged_counts_and_is_shown_from_the_moment_an_agent_is_named(clone):
-    for session in ("s1", "s2"):
-        lesson = ("--wrong", "a", "--right", "b", "--pattern", "Use tabs in `Makefile` recipes")
-        clone.fleet("correct", *lesson, "--session", session)
+    clone.fleet("correct", "--wrong", "a", "--right", "b", "--pattern", "Use tabs in `Makefile` recipes")
     clone.fleet("init", "--agent", "velma")
     assert json.loads(clone.fleet("status", "--json").stdout)["patterns"] == 1
     assert "Use tabs" in clone.context("SessionStart", {"source": "startup"})

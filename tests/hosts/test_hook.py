@@ -139,8 +139,8 @@ def test_a_session_starts_with_what_the_fleet_knows_after_a_compaction_too(place
     assert "Use awk for user input" in place.context("SessionStart", {"source": source})
 
 
-def lesson(place, text: str, *more: str) -> None:
-    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", text, *more)
+def lesson(place, text: str) -> None:
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", text)
 
 
 def test_a_resumed_session_gets_only_what_is_new_to_it(place):
@@ -562,10 +562,10 @@ def test_where_nobody_agreed_to_a_remote_no_start_asks_it(place, tmp_path):
 
 
 def test_what_fleet_injected_itself_is_no_correction(place):
-    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "No, that is wrong: never use tabs")
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "No, that is wrong: never use npm")
     before = place.entries()
     shown = place.context("SessionStart")
-    assert "never use tabs" in shown
+    assert "never use npm" in shown
     assert place.context("UserPromptSubmit", {"prompt": f"<hook_context>{shown}</hook_context>\n\n{shown}"}) == ""
     assert place.entries() == before
 
@@ -979,22 +979,23 @@ def test_a_lesson_with_a_trigger_is_shown_before_the_command_once_a_session(plac
     assert showings(place) == {"p-1111111111111111": 2}
 
 
-def test_a_lesson_that_was_seen_once_is_shown_before_the_command_that_it_names_and_at_no_start(place):
+def test_a_lesson_that_was_seen_once_is_shown_before_the_command_that_it_names(place):
     place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Pull before `git push`")
-    assert "Pull before `git push`" not in place.context("SessionStart")
+    place.context("SessionStart", {"session_id": "another"})
     assert "Pull before `git push`" in place.context("PreToolUse", bash("cd x && git push origin main"))
     assert place.context("PreToolUse", bash("git push")) == ""
     assert place.context("PreToolUse", bash("git pull")) == ""
 
 
-def test_a_step_brings_what_its_session_has_not_started_with(place):
-    for session in ("s1", "s2"):
-        lesson(place, "Pull before `git push`", "--session", session)
-    lesson(place, "Run the tests before `git push`")
+def test_of_new_lessons_seen_once_about_steps_a_start_has_three_and_the_step_brings_the_others(place):
+    texts = [f"{what} before `git push`" for what in ("Pull", "Run the linter", "Squash", "Sign off", "Write a title")]
+    for text in texts:
+        lesson(place, text)
     started = place.context("SessionStart")
-    assert ["Pull before" in started, "Run the tests" in started] == [True, False]
+    at_the_start = {text for text in texts if text in started}
+    assert len(at_the_start) == 3
     shown = place.context("PreToolUse", bash("git push"))
-    assert ["Pull before" in shown, "Run the tests" in shown] == [False, True]
+    assert {text for text in texts if text in shown} == {*texts} - at_the_start
 
 
 def test_a_lesson_logged_while_sessions_run_is_shown_at_their_next_such_step(place):

@@ -347,7 +347,7 @@ def test_a_lesson_with_a_trigger_reaches_the_model_with_the_command_it_is_about(
     lesson = json.loads(desk.fleet(tank, *words))["id"]
     desk.fleet(tank, "edit", lesson, "--set", "trigger=Bash:git push*")
     seen = desk.session(tank, "go", "true", "git push")
-    told = [body for body in seen.bodies if "something like this" in "\n".join(_texts(body))]
+    told = [body for body in seen.bodies if "Pull before you push" in "\n".join(_texts(body))]
     assert told
     assert len(told) < len(seen.bodies)
 
