@@ -33,6 +33,8 @@ _OTHER_KINDS = {
 """Advice on an id of another kind, by its prefix."""
 _SPANS_MS = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _AMBIGUOUS_MAX = 8
+_MEANT_MIN = 0.25
+"""Score from which on a hook's question names a known lesson."""
 """Ids with one beginning that are looked up: more than a message names."""
 
 
@@ -94,7 +96,7 @@ def _beginning(stores: Sequence[Patterns], prefix: str) -> dict[str, Pattern]:
 def nearest(root: Path, texts: Sequence[str], count: int) -> list[tuple[Near, str]]:
     """Return the lessons nearest to each text by their words, ``count`` each, with whose they are, for a hook.
 
-    No model is loaded, and nothing is counted or written: a host waits. There is no least score: a person words an
+    No model is loaded, and nothing is counted or written: a host waits. The least score is a low one: a person words an
     objection otherwise than an agent its lesson, and the agent decides which one is meant.
     """
     with closing(Workspace(root)) as workspace:
@@ -103,7 +105,7 @@ def nearest(root: Path, texts: Sequence[str], count: int) -> list[tuple[Near, st
         found: list[Near] = []
         for text in texts:
             candidates = dict(pair for store in stores for pair in store.candidates(text).items())
-            found += near(text, list(candidates.items()), count, merged=sets, least=0.0)
+            found += near(text, list(candidates.items()), count, merged=sets, least=_MEANT_MIN)
         # Found by whichever words, a merged lesson is named by the ones that it has now.
         named = [store.lessons_of([one.id for one in found]) for store in stores]
         # A private file may have of the clan's lesson no words at all, or those from before it was the clan's.

@@ -34,7 +34,7 @@ _NEAREST_S = 1.5
 
 _QUOTE_CHARS_MAX = 1_000
 _TITLE_CHARS_MAX = 120
-_LESSON_CHARS_MAX = 240
+_LESSON_CHARS_MAX = 120
 
 _STATE_IT, _STATE_ITS_CAUSE, _STATE_THEM, _KNOWN = (
     Path(__file__).with_name("data").joinpath("questions.txt").read_text("utf-8").removesuffix("\n").split("\n---\n")
@@ -155,7 +155,7 @@ class Flagging:
             rows.append(f"- and {over} more: `fleet learn --waiting`")
         first = asked[0].id
         near = self._nearest(asked[:_LISTED_MAX])
-        known = _KNOWN.format(first=first, rows="\n".join(near)) if near else ""
+        known = _KNOWN.format(rows="\n".join(near)) if near else ""
         return words.format(rows="\n".join(rows), first=first, known=known, **more)
 
     def _nearest(self, asked: Sequence[Waiting]) -> list[str]:

@@ -33,7 +33,7 @@ from fleet.recall.wording import LESSONS_MAX, ROW_CHARS_MAX, STANDING, Renderer,
 from fleet.reflect import evidence, housekeeping, memory_md
 from fleet.reflect.clusters import Weighing, Wordings
 from fleet.reflect.exposure import Exposures
-from fleet.reflect.inbox import Inbox
+from fleet.reflect.inbox import PAIRS, Inbox
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory
 from fleet.store import consent, git, homes
@@ -203,14 +203,11 @@ class SessionStart:
         return f"The clan's remote {was} yet, so what the clan knows is not here: {first}{how}."
 
     def at_once(self) -> Start:
-        """Return a text without the clan's lessons: the memory and pending promotions, read from small files alone."""
+        """Return a text without the clan's lessons: the memory, read from small files alone."""
         workspace = self._workspace
         text = session_context(
             agent=self._agent,
             memory=self._with_notes(workspace.files.read(self._memory.path).decode("utf-8", "replace")),
-            patterns=(),
-            discoveries=(),
-            waiting=[each.in_one_line() for each in self._memory.waiting()],
             delimiter=f"fleet-{workspace.world.entropy(8).hex()}",
             members=workspace.emoji(),
             note=_NOT_READ,
@@ -235,15 +232,11 @@ class SessionStart:
         """Return a line for each thing that waits for a decision, and one for the corrections without a lesson."""
         workspace, agent, lines = self._workspace, self._agent, list[str]()
         if asked:
-            lines.append(
-                f"{counted(len(asked), 'correction')} without a lesson yet: `fleet learn --waiting` lists "
-                'them, and `fleet learn ID --pattern "..."` states one'
-            )
+            lines.append(f"{counted(len(asked), 'correction')} without a lesson yet: fleet learn --waiting")
         now_s = workspace.world.wall_ms() // 1000
         span = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for each in (now_s, now_s - _CHECK_S))
         lines += memory_md.Checks(workspace.files.read(workspace.home(agent) / memory_md.CHECKS)).due(*span)
-        lines += [each.in_one_line() for each in self._memory.waiting()]
-        pending = Inbox(workspace, agent).count(with_mirrored=False)  # each of those has its own line here
+        pending = Inbox(workspace, agent).count(but=("bulk", *PAIRS))  # those have lines of their own here
         lines += [pending.summary()] if pending.number else []
         if gone := len(Inbox(workspace, agent).dropped()):
             lines.append(f"{counted(gone, 'draft')} dropped, since nobody decided in time: fleet inbox")

@@ -88,10 +88,6 @@ class Waiting(NamedTuple):
     evidence: str
     why: str
 
-    def in_one_line(self) -> str:
-        """Return the question to a person."""
-        return f"{self.text} ({self.evidence}; {self.id}) waits for a choice: {self.why}"
-
 
 class Outcome(NamedTuple):
     """Result of a promotion: the lessons that entered the memory, and all that wait for a person."""

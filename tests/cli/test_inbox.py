@@ -292,7 +292,7 @@ def test_a_lesson_that_waits_for_a_memory_is_in_the_inbox_and_leaves_it_by_whate
     assert f"- {LESSON}" in memory
     assert f"- {texts[1]}" not in memory
     assert second in memory, "a lesson that was declined is remembered as that"
-    assert "waits for a choice" not in w.run("w", "start").stdout
+    assert "promotion" not in w.run("w", "start").stdout
 
 
 def test_a_lesson_that_waits_for_two_agents_is_decided_for_each_alone(w):

@@ -987,7 +987,7 @@ def test_a_lesson_with_a_trigger_is_shown_before_the_command_once_a_session(plac
 
 def test_a_lesson_that_was_seen_once_is_shown_before_the_command_that_it_names(place):
     place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Pull before `git push`")
-    place.context("SessionStart", session_id="another")
+    place.context("SessionStart", {"session_id": "another"})
     assert "Pull before `git push`" in place.context("PreToolUse", bash("cd x && git push origin main"))
     assert place.context("PreToolUse", bash("git push")) == ""
     assert place.context("PreToolUse", bash("git pull")) == ""

@@ -303,7 +303,7 @@ def test_a_worktree_of_the_clients_own_has_the_main_checkouts_workspace(desk):
 def test_what_is_left_without_a_lesson_is_named_once_before_the_agent_stops(desk):
     tank = desk.join("tank")
     seen = desk.session(tank, CORRECTION)
-    asked = [body for body in seen.bodies if "teaches nobody anything" in json.dumps(body["messages"][-1])]
+    asked = [body for body in seen.bodies if "without a lesson yet" in json.dumps(body["messages"][-1])]
     assert len(asked) == 1
 
 
@@ -347,7 +347,7 @@ def test_a_lesson_with_a_trigger_reaches_the_model_with_the_command_it_is_about(
     lesson = json.loads(desk.fleet(tank, *words))["id"]
     desk.fleet(tank, "edit", lesson, "--set", "trigger=Bash:git push*")
     seen = desk.session(tank, "go", "true", "git push")
-    told = [body for body in seen.bodies if "something like this" in "\n".join(_texts(body))]
+    told = [body for body in seen.bodies if "Pull before you push" in "\n".join(_texts(body))]
     assert told
     assert len(told) < len(seen.bodies)
 
