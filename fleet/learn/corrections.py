@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from fleet.learn.signals import Signals
 
 _TITLE_CHARS_MAX = 80
-_REPEATED = ("repeated", "1")
-"""Pair in the record of an entry whose write was cut off, and repeated after it had been counted."""
 _OF_LINES = ("wrong", "right", "source")
 _BEFORE = r"^(?:[\s>|*+•\"'`«“‘-]|\d{1,3}[.)](?=\s))+"
 _NO_ESCAPES = str.maketrans({"\\": "", "‹": "<", "›": ">"})
@@ -132,10 +130,10 @@ class Corrections:
         if is_logged or _is_echo(entry, *((shown.text, shown.correct) if shown is not None else ("", ""))):
             return self._echo_result(injected_id(entry.pattern) or target.id, entry.pattern, secrets)
         session, session_error = self._session(session)
-        page, entry_id, is_counted = self._append(entry, target, session, (RELAPSED,) if was_shown else ())
+        page, entry_id = self._append(entry, target, session, (RELAPSED,) if was_shown else ())
         if entry_id:
             self._count_now(session_error)
-        return self._result(target, page, entry, secrets, entry_id, is_counted=is_counted)
+        return self._result(target, page, entry, secrets, entry_id)
 
     def _is_of_logged_mutation(self, source: str) -> bool:
         """Return whether a source names a mutation that is logged: what worked once is one occurrence."""
@@ -148,12 +146,11 @@ class Corrections:
 
     def _append(
         self, entry: Correction, target: _Target, session: str, extra: tuple[tuple[str, str], ...]
-    ) -> tuple[bytes, str, bool]:
-        """Append an entry to the log with the record that counts it.
+    ) -> tuple[bytes, str]:
+        """Append an entry to the log with the record that counts it; return the log before, and the entry's id.
 
-        Return the log before, the entry's id, and whether it counts there already. The id is "" where no record could
-        be written, which a warning explains: then it counts as an entry written by hand does, once an agent may count
-        here. Where a crash cut this write off, and it is repeated, the entry that is there is completed.
+        The id is "" where no record could be written, which a warning explains: then it counts as an entry written by
+        hand does, once an agent may count here.
         """
         writer, error = self._writer_or_error()
         path = CountedLog(self._workspace, self._agent).log_file()
@@ -166,21 +163,18 @@ class Corrections:
                     error = str(why)
             wall = self._workspace.wall()
             draft = Draft(entry, f"{wall[:10]} {wall[11:16]}Z")
-            cut_off = _cut_off(page, draft)
-            entry_id = "" if not stamp else cut_off.id if cut_off is not None else draft.id_in(page)
+            entry_id = draft.id_in(page) if stamp else ""
             record = ""
             if writer is not None and stamp:
                 record = Record(entry_id, target.id, writer.name, stamp, session, extra).render()
-            if cut_off is not None and cut_off.record is not None:
-                record = cut_off.record._replace(at=stamp, extra=(*cut_off.record.extra, _REPEATED)).render()
             # Half an entry, as a power failure may leave it, is known to be private as well.
             is_private = any(fold(each).scope == PRIVATE for each in target.members.values())
             first, last = (record, "") if is_private else ("", record)
             block = f"{draft.appended_to(page, self._agent, first).rstrip()}\n{last}".rstrip()
-            self._workspace.files.append(path, f"{block if cut_off is None else record}\n".encode())
+            self._workspace.files.append(path, f"{block}\n".encode())
         if error:
             self._workspace.warn(f"the correction is logged in {path}, and counts once this is mended: {error}")
-        return page, entry_id, cut_off is not None and cut_off.record is not None
+        return page, entry_id
 
     def state(
         self, prefix: str, taught: Correction, *, same: str = "", session: str = "", is_own: bool = False
@@ -291,25 +285,17 @@ class Corrections:
         return LogResult(shown.id, shown.text, shown.count("seen"), secrets, is_echo=True)
 
     def _result(
-        self,
-        target: _Target,
-        page: bytes,
-        logged: Correction,
-        secrets: tuple[str, ...],
-        entry: str,
-        *,
-        is_counted: bool = False,
+        self, target: _Target, page: bytes, logged: Correction, secrets: tuple[str, ...], entry: str
     ) -> LogResult:
         """Return the result of an occurrence that was just logged.
 
         ``page``: the log before it: its records that ``target`` does not count yet are earlier occurrences.
-        ``is_counted``: this occurrence is one of them.
         ``entry``: its id in the log, "" where it cannot be counted yet.
         """
         known, text = target.lesson, logged.pattern
         if known is not None and not known.text:
             self._warn_of_purge(target)
-        seen = (not is_counted) + _uncounted(target, page) + (known.count("seen") if known is not None else 0)
+        seen = 1 + _uncounted(target, page) + (known.count("seen") if known is not None else 0)
         lesson, known_as = (known.id, known.text or text) if known is not None else (target.id, text)
         find_near: Callable[[], list[Near]] = (
             (lambda: self._near(target.members, known_as)) if target.has_near else list
@@ -438,22 +424,6 @@ def _comparable(text: str) -> str:
     """Return a text as it is compared: normalised, without copied lines and marks of lists and quotes."""
     typed = screening.strip_injected(text).translate(_NO_ESCAPES)
     return normalise(" ".join(re.sub(_BEFORE, "", row) for row in typed.split("\n")))
-
-
-def _cut_off(page: bytes, draft: Draft) -> Entry | None:
-    """Return the last entry of a log if it has a draft's words, and not the record of a write: that was cut off.
-
-    A pass may have counted it since, as one that was written by hand.
-    """
-
-    def is_open(entry: Entry) -> bool:
-        is_logged = entry.record is not None and (not entry.record.part or _REPEATED in entry.record.extra)
-        return not is_logged and entry.content.partition(",")[2] == draft.content.partition(",")[2]  # but for the time
-
-    tail = page[page.rfind(b"\n#") + 1 :]
-    if not any(map(is_open, corrections_md.Log.parse(tail).entries[-1:])):  # a long log is not parsed for nothing
-        return None
-    return next(filter(is_open, corrections_md.Log.parse(page).entries[-1:]), None)
 
 
 def _uncounted(target: _Target, page: bytes) -> int:

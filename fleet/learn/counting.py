@@ -336,9 +336,7 @@ class _Backlog:
         with self._workspace.log_lock(self._writer.agent, wait_s):
             is_same = self._workspace.files.page(self._path) == self._page
             if is_same:
-                records = list[Record]()
-                for entry, pattern in fresh:
-                    records.append(self._record(entry, pattern, [*self._read.log.records, *records]))
+                records = [self._record(entry, pattern) for entry, pattern in fresh]
                 data = "".join(record.render() + "\n" for record in records)
                 self._workspace.files.append(self._path, data.encode())
             self._page = self._workspace.files.page(self._path)
@@ -373,16 +371,9 @@ class _Backlog:
                 return pattern
         return alike
 
-    def _record(self, entry: Entry, pattern: str, records: Sequence[Record]) -> Record:
-        """Return the record of an entry that was written by hand, or of one that is counted and lost its own."""
-        me, head = self._writer.name, ("head", entry.heading_hash)
-        line = self._workspace.record(self._writer.agent, pattern) or Line(pattern)
-        when, at = entry.when.rstrip("Z").replace(" ", "T"), line.counted_up_to(me)
-        if (total := line.total_of(me, "seen")) and when == at[:16]:
-            counted = {each.id for each in records if (each.pattern, each.replica, each.part) == (pattern, me, "")}
-            if total > len(counted):
-                return Record(entry.id, pattern, me, at, "", (head,))
-        return Record(entry.id, pattern, me, self._writer.tick(), "", (head, (PART, BY_HAND)))
+    def _record(self, entry: Entry, pattern: str) -> Record:
+        head = ("head", entry.heading_hash)
+        return Record(entry.id, pattern, self._writer.name, self._writer.tick(), "", (head, (PART, BY_HAND)))
 
     def lines(self) -> list[Line]:
         """Return a line for each pattern and replica with newer records, and for each lesson whose text was lost.
