@@ -352,6 +352,7 @@ def test_a_local_database_on_a_full_disk_is_called_that_and_not_damaged(synced):
 def test_a_sync_that_failed_is_told_until_one_succeeds(synced):
     assert "sync" not in doctor(synced)
     hook = synced.remote / "hooks/pre-receive"
+    hook.parent.mkdir(exist_ok=True)
     hook.write_text("#!/bin/sh\necho protected >&2\nexit 1\n")
     hook.chmod(0o755)
     synced.correct("velma", "Pin the version of every action")
