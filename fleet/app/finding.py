@@ -33,9 +33,9 @@ _OTHER_KINDS = {
 """Advice on an id of another kind, by its prefix."""
 _SPANS_MS = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _AMBIGUOUS_MAX = 8
+"""Ids with one beginning that are looked up: more than a message names."""
 _MEANT_MIN = 0.25
 """Score from which on a hook's question names a known lesson."""
-"""Ids with one beginning that are looked up: more than a message names."""
 
 
 def sources(workspace: Workspace, agent: str = "") -> list[Patterns]:

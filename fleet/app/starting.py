@@ -33,7 +33,7 @@ from fleet.recall.wording import LESSONS_MAX, ROW_CHARS_MAX, STANDING, Renderer,
 from fleet.reflect import evidence, housekeeping, memory_md
 from fleet.reflect.clusters import Weighing, Wordings
 from fleet.reflect.exposure import Exposures
-from fleet.reflect.inbox import PAIRS, Inbox
+from fleet.reflect.inbox import Inbox
 from fleet.reflect.memory_md import Memory
 from fleet.reflect.promotion import AgentMemory
 from fleet.store import consent, git, homes
@@ -202,14 +202,21 @@ class SessionStart:
             was, how = "never answered", "`fleet sync` asks, and says why if no answer comes"
         return f"The clan's remote {was} yet, so what the clan knows is not here: {first}{how}."
 
+    def _due(self) -> list[str]:
+        """Return the number of lessons that are due for the memory, in a sentence; none for 0."""
+        if number := len(self._memory.waiting()):
+            return [f"{counted(number, 'lesson')} due for the memory, for a person to decide: fleet inbox"]
+        return []
+
     def at_once(self) -> Start:
-        """Return a text without the clan's lessons: the memory, read from small files alone."""
+        """Return a text without the clan's lessons: the memory and how many lessons are due for it, by small files."""
         workspace = self._workspace
         text = session_context(
             agent=self._agent,
             memory=self._with_notes(workspace.files.read(self._memory.path).decode("utf-8", "replace")),
             delimiter=f"fleet-{workspace.world.entropy(8).hex()}",
             members=workspace.emoji(),
+            waiting=self._due(),
             note=_NOT_READ,
             standing=STANDING,
         )
@@ -236,7 +243,8 @@ class SessionStart:
         now_s = workspace.world.wall_ms() // 1000
         span = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for each in (now_s, now_s - _CHECK_S))
         lines += memory_md.Checks(workspace.files.read(workspace.home(agent) / memory_md.CHECKS)).due(*span)
-        pending = Inbox(workspace, agent).count(but=("bulk", *PAIRS))  # those have lines of their own here
+        lines += self._due()
+        pending = Inbox(workspace, agent).count(with_mirrored=False)  # each of those is named here by itself
         lines += [pending.summary()] if pending.number else []
         if gone := len(Inbox(workspace, agent).dropped()):
             lines.append(f"{counted(gone, 'draft')} dropped, since nobody decided in time: fleet inbox")

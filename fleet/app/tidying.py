@@ -106,8 +106,8 @@ def tidy(
         if why is not None:
             skipped = ReflectionReport(skipped=why, dream_report_ingested=dream)
             return TidyResult(Plan(skipped), total=len(notebook.notes))
-        dreamed = _put_host_facts(workspace, agent, dry_run=dry_run)
         tidied = _carry_out(workspace, agent, notebook, dry_run=dry_run, confirm=confirm)
+        dreamed = _put_host_facts(workspace, agent, dry_run=dry_run)
         report_now = msgspec.structs.replace(tidied.report, dreamed_accepted=dreamed, dream_report_ingested=dream)
         tidied = tidied._replace(plan=tidied.plan._replace(report=report_now))
         if tidied.run and is_logged:

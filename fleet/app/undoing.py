@@ -91,6 +91,8 @@ class History:
             if last is not None and workspace.made_at(last.at) >= when:
                 break
             kind = command.split()[1]
+            if kind == "count":  # a log was counted, by whatever came first
+                continue
             made = [run for run, _ in runs if when <= workspace.made_at(run.at) < until and run.id not in parts]
             own = [run for run in made if run.kind == kind.replace("done", "reflect")]
             if standing := [run for run in own if run in open_runs]:

@@ -297,7 +297,9 @@ def _undo(
 def _agreed(workspace: Workspace, last: Run) -> str:
     """Return the id of the last command, once a person agreed to lose what does not come back: a discovery."""
     if gone := [each for each in last.lessons if each.startswith("d-")]:
-        what = one_line(History(workspace).subject(last)) or counted(len(gone), "discovery", "discoveries")
+        is_alone = len(gone) == len(last.lessons) == 1
+        what = one_line(History(workspace).subject(last)) if is_alone else ""
+        what = what or counted(len(gone), "discovery", "discoveries")
         question = f"Take back for good: {shortened(what, _SUBJECT_CHARS)}?"
         if not output.can_ask():
             named = f"`fleet undo {last.id}` takes it back"

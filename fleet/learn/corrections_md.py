@@ -139,6 +139,7 @@ class Entry(NamedTuple):
         scope: who a lesson is for, where a person named it.
         auto: a hook wrote it (User flagged, Signal, or Source: auto-detected).
         id: the id that its content gives it.
+        is_garbled: what it would share has U+FFFD, and the page bytes that are no UTF-8.
         record: the record that counts it, if any.
         content: canonical text of when, title, wrong, right, source and pattern in the entry itself, to be hashed: to
             edit category, tags or trigger, or to state its lesson later, makes no other entry of it.
@@ -161,6 +162,7 @@ class Entry(NamedTuple):
     scope: str = ""
     id: str = ""
     is_undone: bool = False
+    is_garbled: bool = False
     beside: tuple[int, ...] = ()
     unread: tuple[tuple[int, str], ...] = ()
 
@@ -177,10 +179,9 @@ class Entry(NamedTuple):
         return self.record.id != self.id or dict(self.record.extra).get(STATED, self.stated_hash) != self.stated_hash
 
     @property
-    def is_garbled(self) -> bool:
-        """True where it has bytes that are no UTF-8, or what an editor wrote in their place."""
-        texts = (self.title, self.wrong, self.right, self.source, self.pattern, self.category, self.trigger, *self.tags)
-        return any("\ufffd" in each for each in texts)
+    def shared(self) -> tuple[str, ...]:
+        """The texts that leave this machine."""
+        return self.pattern, self.right, self.category, self.trigger, *self.tags
 
     @property
     def heading_hash(self) -> str:
@@ -310,6 +311,8 @@ class Log(NamedTuple):
         entries = [_entry(block) for block, after in pairs if _is_entry(block, after, is_first=block is blocks[0])]
         if stated:
             entries = _with_statements(entries, _stated(stated, records))
+        if isinstance(text, bytes) and text.decode("utf-8", "ignore").encode() != text:
+            entries = [each._replace(is_garbled="\ufffd" in "".join(each.shared)) for each in entries]
         return cls(tuple(entries), tuple(records), stated, marks)._bound()
 
     @staticmethod

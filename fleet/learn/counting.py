@@ -352,7 +352,7 @@ class _Backlog:
         self._workspace.reports.append(f"counted {number} written by hand in {path}; the ids were added at its end")
         ids = dict.fromkeys(record.pattern for record in records)
         known = {id_: self._workspace.record(self._writer.agent, id_) for id_ in ids}
-        with Runs(self._workspace).recording(self._writer.agent, "import") as draft:
+        with Runs(self._workspace).recording(self._writer.agent, "count") as draft:
             draft.summary = f"counted {number} written by hand"
             draft.fields = [Field(record.id, "entry", None, record.pattern) for record in records]
             draft.lessons = [id_ for id_, line in known.items() if line is None or not fold(line).is_present]

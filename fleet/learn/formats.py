@@ -430,8 +430,9 @@ def read_beside(log: bytes) -> Iterator[Item]:
     """Yield the notes of people in an agent's own log, beside the entries that are counted."""
     lines, entries = corrections_md.blank_entries(log, is_waiting_own=True)
     yield from (SkippedPiece(line, _SAID_TWICE, text) for entry, _ in entries for line, text in entry.unread)
-    waiting = (entry for entry, _ in entries if entry.record is None and entry.is_garbled)
-    yield from (SkippedPiece(entry.line, _GARBLED, entry.pattern or entry.title) for entry in waiting)
+    garbled = (entry for entry, _ in entries if entry.record is None and entry.is_garbled)
+    named = (entry for entry in garbled if entry.pattern or not entry.auto)
+    yield from (SkippedPiece(entry.line, _GARBLED, entry.pattern or entry.title) for entry in named)
     for match in re.finditer(LEFT_OUT, log):
         yield SkippedPiece(log.count(b"\n", 0, match.start()) + 1, _TOO_LONG, f"{int(match[1]):,} bytes")
     yield from _read_notes(corrections_md.FILE_NAME, lines)
@@ -442,11 +443,12 @@ def _read_notes(name: str, lines: list[bytes]) -> Iterator[Item]:
     if "\0" in text:
         yield _bad(1, "no page of text", b"".join(lines))
         return
+    is_utf8 = b"".join(lines).decode("utf-8", "ignore").encode() == b"".join(lines)
     for note in notes.read_notes(text, re.split(r"[\\/]", name)[-1]):
         if isinstance(note, SkippedPiece):
             yield note
             continue
-        if "\ufffd" in "".join((note.text, note.correct, note.title, note.wrong)):
+        if not is_utf8 and "\ufffd" in "".join((note.text, note.correct, note.title, note.wrong)):
             yield SkippedPiece(note.line, _GARBLED, note.text)
             continue
         try:

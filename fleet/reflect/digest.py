@@ -167,6 +167,7 @@ _READ_SHARE_MAX = 0.6
 _WINDOW_WORDS = 60
 _SENTENCE = re.compile(rf"(?:[^.!?。！？\n]|[.!?](?=\S)){{1,{CHARS_MAX}}}")
 _CLOSEST_MAX = 20
+_INSIDE_MAX = 40
 _pattern = partial(pattern, str(Path(__file__).with_name("data") / "rules.toml"))
 _BLOCK = re.compile(
     r"```.*?(?:```|\Z)|<([a-z]+[-_][\w-]{0,40})\b[^<>]{0,400}>.*?(?:</\1>|\Z)|<([a-z]\w{0,40})\b[^<>]{0,400}>.*?</\2>",
@@ -328,7 +329,9 @@ def _names(text: str) -> Iterator[str]:
     for parsed in ParsedText.of(_SENTENCE.findall(text)):
         named = (each.text for each in parsed.words if each.is_exact and not each.is_negated and _flat(each.text))
         for name in named:  # which may be a part of a word: `mmQp` of `mmQp2`
-            yield from re.findall(rf"\w*{re.escape(name)}\w*", text, re.IGNORECASE) or [name]
+            is_whole = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text, re.IGNORECASE)
+            inside = rf"\w{{0,{_INSIDE_MAX}}}{re.escape(name)}\w{{0,{_INSIDE_MAX}}}"
+            yield from [name] if is_whole else re.findall(inside, text, re.IGNORECASE) or [name]
 
 
 def _share(words: set[str], among: Iterable[str]) -> float:

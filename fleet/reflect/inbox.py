@@ -5,7 +5,7 @@ as it was nor in other words. An item that was never shown never expires. A deci
 review`` answered, a lesson that was promoted by hand) is one here.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
 from hashlib import blake2b
@@ -244,12 +244,12 @@ class Inbox:
         unseen = ((each, each.decision) for each in self.entries() if each.decision and not each.shown)
         return [each for each, by in unseen if by.outcome == "expired" and _later(by.at, GRACE_DAYS) >= today]
 
-    def count(self, *, but: Collection[str] = ()) -> _Waiting:
-        """Return the number of items that wait, by kind but for some kinds, and since when.
+    def count(self, *, with_mirrored: bool = True) -> _Waiting:
+        """Return the number of items that wait, by kind, and since when; without those that mirror a question.
 
         A pair that the last comparison did not find again counts no more: a lesson of it was retired or edited since.
         """
-        waiting = [each for each in self.waiting() if each.item.kind not in but]
+        waiting = [each for each in self.waiting() if with_mirrored or not _is_mirrored(each.item)]
         if any(each.item.kind in PAIRS for each in waiting):
             compared = Weighing(self._workspace).last_clusters()
             found = {":".join(each.ids) for each in (*compared.opposed, *compared.likely)}

@@ -215,7 +215,7 @@ class Runs:
         What the block did is durable by itself and never fails for its record: without room for one, a warning says
         that ``fleet undo`` cannot undo it. An empty marker file says meanwhile that the command began, and stays where
         no record came of it, so that the run before is not taken for the last command. Files that the block replaces by
-        ``swap`` are the run's edits. ``kind`` is one of ``COMMANDS``.
+        ``swap`` are the run's edits. ``kind`` is one of ``COMMANDS``, or ``count``: of a log, which is no command.
         """
         disk, state = self._files, self._workspace.state
         draft, edits, written = Draft(), dict[str, tuple[bytes | None, bytes | None]](), (disk.written, state.written)

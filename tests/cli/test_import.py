@@ -468,6 +468,30 @@ def test_a_sync_reports_each_lesson_that_was_written_into_the_log_by_hand_and_un
     assert "by hand" not in stage.run(velma, "sync").stderr
 
 
+def test_a_bare_undo_takes_back_the_last_command_and_not_what_was_counted_of_the_log_since(stage):
+    velma = stage.join("velma")
+    pattern = stage.correct(velma, "Pin the version of every action")
+    stage.run(velma, "retire", pattern)
+    with (stage.folder / velma / "agents/velma/corrections.md").open("a") as log:
+        log.write("\n## By hand\n**Pattern:** Indent Python with spaces\n")
+    stage.run(velma, "status")
+    stage.run(velma, "undo")
+    assert sorted(each["text"] for each in stage.patterns(velma)["patterns"]) == [
+        "Indent Python with spaces",
+        "Pin the version of every action",
+    ]
+
+
+def test_a_sign_of_unreadable_bytes_in_a_page_of_utf_8_is_a_letter_like_others(bench, w):
+    rule = "Always set PYTHONIOENCODING=utf-8, else the log shows \ufffd"
+    (bench.folder / w / "notes.md").write_text(f"# Notes\n\n- {rule}\n")
+    bench.run(w, "import", "notes.md")
+    with (bench.folder / w / "agents/velma/corrections.md").open("a") as log:
+        log.write("\n## By hand\n**Pattern:** Never print \ufffd to a log\n")
+    bench.run(w, "sync")
+    assert {each.partition(";")[0] for each in bench.seen(w)} == {rule, "Never print \ufffd to a log"}
+
+
 @pytest.mark.parametrize(
     "between", ["", "| Mistake | Fix |\n|---|---|\n| Used tabs | Use spaces |\n\n", "That was long.\n\n"]
 )

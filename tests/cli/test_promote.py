@@ -55,7 +55,7 @@ def test_what_one_agent_met_on_two_machines_is_proposed_and_waits_for_a_yes(stag
     for where in ("first", "second"):
         assert memory(stage, where, "velma") == ""
         assert LESSON in stage.run(where, "inbox").stdout
-        assert "(1 promotion): fleet inbox" in stage.run(where, "start").stdout
+        assert "1 lesson due for the memory" in stage.run(where, "start").stdout
     stage.run("first", "promote", pattern)
     assert LESSON in memory(stage, "first", "velma")
     assert pattern not in stage.run("first", "inbox").stdout
