@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from fleet.app import learning, reflecting
+from fleet.app import learning
 from fleet.cli import output
 from fleet.cli.output import argument, flag, option
 from fleet.learn.corrections import Corrections, LogResult
@@ -205,9 +205,12 @@ def _show_logged(workspace: Workspace, logged: LogResult, more: Mapping[str, Any
     others = {id_: who for id_, who in authors.items() if who not in workspace.agents_here()}
     rows += [_near_row(logged.id, each, others.get(each.id, "")) for each in found]
     output.show(document | {name: value for name, value in optional.items() if value}, rows)
-    grouped = reflecting.current_clusters(workspace).of(logged.id) if whole else ()
-    if other := next((each.id for each in found if each.id in grouped), ""):
-        output.hint(f"two lessons? `fleet review --answer {logged.id}:{other}=different` counts them apart")
+    if whole and found:
+        from fleet.app import reflecting  # what a first occurrence does not need
+
+        grouped = reflecting.current_clusters(workspace).of(logged.id)
+        if other := next((each.id for each in found if each.id in grouped), ""):
+            output.hint(f"two lessons? `fleet review --answer {logged.id}:{other}=different` counts them apart")
     if same and own and names.normalise(own) != names.normalise(logged.text):
         output.hint(f"--pattern stays in the log alone: `fleet edit {logged.id} --set text=...` words the lesson anew")
     if right := shortened(one_line(logged.find_right()), _NEAR_CHARS_MAX):
