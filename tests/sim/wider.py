@@ -66,6 +66,7 @@ class Promises:
         hidden: how often anything became private.
         saved: backups.
         unfinished: folders in which the power failed in an undo, which the next sync finishes.
+        uncounted: ids of the runs that counted entries by hand, and were taken back once.
     """
 
     worded: list[str] = field(default_factory=lambda: list(LESSONS))
@@ -78,6 +79,7 @@ class Promises:
     hidden: int = 0
     saved: list[Saved] = field(default_factory=list)
     unfinished: set[Path] = field(default_factory=set)
+    uncounted: set[str] = field(default_factory=set)
 
 
 class Wider(Simulation):
@@ -276,6 +278,12 @@ class Wider(Simulation):
             self.ledger.maybe[lesson] += 1
         if run.id in self.promised.runs:
             self.promised.imported.discard(self.promised.runs[run.id])
+        if run.kind == "count" and run.id not in self.promised.uncounted:
+            self.promised.uncounted.add(run.id)
+            for each in (each.after for each in run.fields if each.name == "entry"):
+                for text in [one for one in self.ledger.seen if pattern_id(one) == each]:
+                    self.ledger.seen[text] -= 1
+                    self.ledger.maybe[text] += 1
         touched = {*run.lessons, *run.retired, *(each.id for each in run.fields)}
         self.ledger.discoveries -= touched
         for each in touched:
