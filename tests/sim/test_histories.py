@@ -44,6 +44,7 @@ FAILED_ONCE = {
     1833225: "an import that a copy had sent was taken for somebody else who writes under the name",
     1833621: "a twin imported a lesson later: what had been logged of it here no longer counted",
     1833734: "what was logged between two times that a lesson was private counted nowhere once it was private again",
+    7300001: "the simulator took an edit for sent that became private behind a snapshot",
     10000085: "the simulator still expected entries by hand whose count somebody had taken back",
     12000389: "a machine that was put back gave up its name on return to a remote, and counted once under each",
     12101314: "what was private by now was retired: a line without a word made a row that a newcomer does not have",

@@ -404,9 +404,9 @@ class Wider(Simulation):
             each, scope = self._some_lesson(machine), "private"
             self.promised.hidden += 1
             machine.kept.records.pop(each, None)
-            for what, is_sent in machine.logged:  # an edit that was not sent is private with it
-                if what[0] is self.ledger.replaced and what[1][0] == each and not is_sent:
-                    self.ledger.replaced.discard(what[1])
+            # An edit that was not sent is private with it, and after a snapshot nobody knows which those are.
+            sent = {what[1] for what, is_sent in machine.logged if what[0] is self.ledger.replaced and is_sent}
+            self.ledger.replaced -= {what for what in self.ledger.replaced if what[0] == each} - sent
         if not each:
             return False
         self.ledger.retired.update(self._one_with(each))
