@@ -344,7 +344,7 @@ class _Handler:
         item, asked = self.entry.item, self.entry.item.body.get("changes")
         if {*plan.body["changes"]} <= {str(each) for each in (asked if isinstance(asked, list) else ())}:
             return
-        why = "the plan is another one by now than was shown"
+        why = "the plan has changed since it was shown"
         self.decide("elsewhere", "", "", why)
         anew = replace(plan, key=item.key, evidence=(*plan.evidence, *item.evidence[-1:]))
         [put] = Inbox(self.workspace, self.agent).put([anew])
