@@ -253,11 +253,15 @@ def restore_backup(workspace: Workspace, source: Path) -> RestoreResult:
 
 
 class _PurgeResult(NamedTuple):
-    """Result of a purge: why the remote's newest tree still has it, or ""; and path and line of each place here."""
+    """Result of a purge: why the remote's newest tree still has it, or ""; and path and line of each place here.
+
+    ``others``: ids of the lessons that others merged with it, whose own words stay.
+    """
 
     id: str
     why_not: str
     remains: list[tuple[str, int]]
+    others: list[str]
 
     @property
     def is_refused(self) -> bool:
@@ -285,7 +289,7 @@ class _PurgeResult(NamedTuple):
 def purge(
     workspace: Workspace, agent: str, prefix: str, agree: Callable[[str], object] = bool, *, yes: bool
 ) -> _PurgeResult:
-    """Purge a lesson, with all records that it is merged with, or retract a discovery, here and at the remote.
+    """Purge a lesson, with all that was merged with it here, or retract a discovery, here and at the remote.
 
     ``agree`` is called with the id before anything is changed; ``yes`` confirms a remote that was guessed.
 
@@ -298,7 +302,7 @@ def purge(
     with suppress(FleetError):  # reported below, as the reason why the remote still has it
         # Marks cover only known values, and others may have reworded it since.
         sharing.fetch_if_agreed(workspace, agent)
-    purged, texts = _purge_here(workspace, agent, found.id)
+    purged, others, texts = _purge_here(workspace, agent, found.id)
     texts += Purge(workspace).logged(purged)
     for id_ in purged:
         reflecting.forget(workspace, id_)
@@ -314,10 +318,11 @@ def purge(
         workspace.tree.forget_history()
         with workspace.locked():
             Purge(workspace).scrub(texts)
-    return _PurgeResult(purged[0], why_not, Purge(workspace).remains(purged, texts))
+    return _PurgeResult(purged[0], why_not, Purge(workspace).remains(purged, texts), others)
 
 
-def _purge_here(workspace: Workspace, agent: str, prefix: str) -> tuple[list[str], list[str]]:
+def _purge_here(workspace: Workspace, agent: str, prefix: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the purged ids, those of the lessons that others merged with it, and the purged texts."""
     with workspace.locked():  # the databases will be deleted: lines that only rows have go to a file first
         workspace.take(workspace.tree.head())
     if prefix.startswith("d-"):
@@ -326,14 +331,16 @@ def _purge_here(workspace: Workspace, agent: str, prefix: str) -> tuple[list[str
             Findings(workspace, agent).retract(entry.id)
         with workspace.locked():
             Purge(workspace).forget_unsent(entry.id)
-        return [entry.id], [entry.context, entry.problem, entry.solution, *entry.tags]
+        return [entry.id], [], [entry.context, entry.problem, entry.solution, *entry.tags]
     # The logs are counted first: marks cover only values in the record.
     counting.reconcile_all(workspace)
     lesson = find(workspace, prefix, is_worded=False)
     with workspace.writing(agent) as writer:
-        # A merge may repeat the words of one record in another: all of them are purged.
-        ids = [lesson.id, *(id_ for id_ in workspace.patterns.group(lesson.id) if id_ != lesson.id)]
-        return ids, [text for id_ in ids for text in Purge(workspace).lesson(writer, id_)]
+        # A merge may repeat the words of one record in another. Of what others merged, only these go.
+        ids, others = Purge(workspace).merged_here(lesson.id)
+        texts = [text for id_ in ids for text in Purge(workspace).lesson(writer, id_)]
+        Purge(workspace).repetitions(writer, others, texts)
+        return ids, others, texts
 
 
 def _compact_remote(workspace: Workspace, agent: str, *, yes: bool) -> str:

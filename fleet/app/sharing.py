@@ -19,6 +19,7 @@ from fleet.learn.purge import Purge, follow_marks
 from fleet.model import limits
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.model.line import Line
+from fleet.model.pattern import REDACTED
 from fleet.reflect import evidence
 from fleet.reflect.clusters import Weighing
 from fleet.share.exchange import Exchange, ExchangeCounts, Hooks, warn_of_old_state
@@ -309,7 +310,7 @@ def _purge_received_secrets(workspace: Workspace) -> None:
         workspace.state.put(**{_SCREENED: "{} {}".format(*changed[last])})
     if dropped:
         outcome = "it is dropped for everybody, and the rest of the lesson stays"
-        advice = f"`fleet purge {next(iter(dropped))}` takes what is left of it off this machine"
+        advice = f"`fleet show {next(iter(dropped))}` names what is left"
         _warn_of_secrets(workspace, dropped, outcome, advice)
 
 
@@ -351,8 +352,10 @@ def _warn_of_purged_words(workspace: Workspace) -> None:
         return
     known, purged = workspace.state.get(_PURGED).split(), workspace.db.purged_ids()
     for lesson in workspace.patterns.some([each for each in purged if each not in known]):
-        if lesson.retired_by in lesson.mine:
-            continue  # who purged was shown them
+        marked = {writer for writer, _ in (workspace.patterns.line(lesson.id) or Line(lesson.id)).marks("purge")}
+        is_of_others = lesson.value("text") != REDACTED and marked.isdisjoint(lesson.mine)
+        if lesson.retired_by in lesson.mine or is_of_others:
+            continue  # who purged was shown them, and of a secret that others told nothing is in the logs here
         if places := [f"{path}:{line}" if line else path for path, line in Purge(workspace).remains([lesson.id], ())]:
             workspace.warn(
                 f"{lesson.id} was purged by others, as a secret perhaps, and its words still stand on this machine: "

@@ -26,6 +26,7 @@ from fleet.learn.journal import Journal
 from fleet.model import names
 from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError, FleetError, NoError, UsageError
+from fleet.model.line import Line
 from fleet.model.pattern import Pattern
 from fleet.recall import ready, triggers
 from fleet.recall.ready import Ready, Start
@@ -542,15 +543,15 @@ class Guards:
         except NoError:
             return ""
         if not lesson.is_present:
-            line = self._workspace.patterns.line(guard.id)
-            is_ours = line is None or any(line.has_removed(each, None) for each in self._workspace.mine())
-            blocks = self._workspace.policy().blocks
-            writers = line.by_writer() if line is not None else {}
-            is_retired = any(part.has_removed(each, None) for each, part in writers.items() if not blocks(each))
+            raw = self._workspace.patterns.line(guard.id)
+            line = self._workspace.policy().counted(raw or Line(guard.id))
+            is_ours = raw is None or any(line.has_removed(each, None) for each in self._workspace.mine())
+            is_retired = any(line.has_removed(each, None) for each in line.w)
             since = "others have retired it since" if is_retired else "who said it is blocked here"
             return "" if is_ours else f"{guard.lesson}; {since}"
         editors = {lesson.edited[field][1] for field in ("text", "correct") if field in lesson.edited}
-        return _words_of(lesson) if editors and editors <= lesson.mine else guard.lesson
+        is_ours = bool(editors) and editors <= lesson.mine and lesson.redacted.isdisjoint(("text", "correct"))
+        return _words_of(lesson) if is_ours else guard.lesson
 
 
 def _check_decision(decision: str, until: str, today: str) -> None:

@@ -19,7 +19,7 @@ from fleet.model.names import GUEST
 from fleet.model.pattern import PRIVATE
 from fleet.store.homes import CONFIG
 from fleet.store.workspace import Workspace
-from fleet.text.screening import counted
+from fleet.text.screening import counted, listed
 
 _REFUSED_SHOWN = 10
 _LESSON_SHOWN = 110
@@ -256,8 +256,16 @@ def _purge(
             workspace, who, wanted, lambda id_: output.confirm(question.format(id_), yes=yes), yes=yes
         )
         places = [{"path": path, "line": line} for path, line in purged.remains]
-        document = {"id": purged.id, "shared": not purged.why_not, "why_not": purged.why_not, "remains": places}
+        document = {
+            "id": purged.id,
+            "shared": not purged.why_not,
+            "why_not": purged.why_not,
+            "others": purged.others,
+            "remains": places,
+        }
         head = f"{purged.id} is {'taken back' if purged.id.startswith('d-') else 'overwritten and retired'}"
+        if purged.others:
+            head += f"; what others merged with it keeps its own words ({listed(purged.others)})"
         output.show(document, [head, *purged.advice(workspace)])
         if purged.is_refused:
             raise typer.Exit(EXIT_REFUSED)

@@ -13,8 +13,8 @@ still is. So a secret must be rotated first.
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, product
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from fleet.model import edits, names
 from fleet.model import line as codec
 from fleet.model.errors import FleetError
 from fleet.model.line import Carried, Line
-from fleet.model.pattern import AUTHOR_OF_IMPORT, REDACTED, fold
+from fleet.model.pattern import AUTHOR_OF_IMPORT, MERGED_INTO, REDACTED, Merges, fold
 from fleet.store.ingest import clan_sources
 from fleet.store.lines import DISCOVERIES, PATTERNS, LineReader
 from fleet.store.tree import Paths
@@ -66,28 +66,59 @@ class Purge:
         return sorted(texts - {REDACTED})
 
     def secrets(self, writer: Writer, patterns: Sequence[str]) -> tuple[dict[str, list[str]], str]:
-        """Mark the texts of shared lessons that have a certain secret, and redact it there; the lessons stay.
+        """Mark the texts of shared lessons that have a certain secret; the lessons stay, and so do others' words.
 
-        Only what the branch has is marked: the rest is held back here, and a person can still edit it. Doubtful secrets
-        are left to the screening of whoever shows them: a mark cannot be undone.
+        A text is redacted where no other is left of its field. Only what the branch has is marked: the rest is held
+        back here, and a person can still edit it. Doubtful secrets are left to the screening of whoever shows them: a
+        mark cannot be undone.
 
         Returns the kinds by lesson, and the last lesson that was read: it stops at ``SECRETS_AT_ONCE_MAX``.
         """
-        kinds_of, last = dict[str, dict[str, list[str]]](), ""
+        leaks, last = dict[str, Line](), ""
         with self._workspace.snapshot():  # a new clan brings many
             for last, shared in self._workspace.patterns.shared(patterns):
-                if shared is not None and (kinds := _secrets(shared)):
-                    kinds_of[last] = kinds
-                if len(kinds_of) == SECRETS_AT_ONCE_MAX:
+                if shared is not None and not (leak := _leak(shared)).is_empty():
+                    leaks[last] = leak
+                if len(leaks) == SECRETS_AT_ONCE_MAX:
                     break
-        for pattern, kinds in kinds_of.items():
-            if (line := self._workspace.patterns.line(pattern)) is not None:
-                shown = fold(line).fields
-                redacted = {field: _redacted(shown.get(field)) for field in kinds}
-                writer.append(PATTERNS, [edits.purge(line, redacted, writer.name, writer.tick())])
-        if kinds_of:
-            self._strip(kinds_of)
-        return {each: sorted(set(chain(*fields.values()))) for each, fields in kinds_of.items()}, last
+        for leak in leaks.values():
+            self._mark(writer, leak, _redacted)
+        if leaks:
+            self._strip(leaks)
+        return {
+            each: sorted({kind for pair in leak.values() for kind in _kinds(*pair)}) for each, leak in leaks.items()
+        }, last
+
+    def merged_here(self, pattern: str) -> tuple[list[str], list[str]]:
+        """Return a lesson's id with those that were merged with it here, and the ids that others merged with it."""
+        ours, group = self._workspace.mine(), self._workspace.patterns.group(pattern)
+        edges = [
+            (each.id, each.merged_into)
+            for each in self._workspace.patterns.some(group)
+            if each.merged_into and each.edited[MERGED_INTO][1] in ours
+        ]
+        near = next((each for each in Merges.connected(edges) if pattern in each), [pattern])
+        here = [pattern, *(each for each in near if each != pattern)]
+        return here, [each for each in group if each not in here]
+
+    def repetitions(self, writer: Writer, patterns: Iterable[str], texts: Collection[str]) -> None:
+        """Mark the values of other lessons that repeat purged texts, as a merge does; their own words stay."""
+        lines = [line for each in patterns if (line := self._workspace.patterns.line(each)) is not None]
+        for line in lines:
+            part = line.chosen(lambda field, value: _is_text(field, value) and value in texts)
+            if not part.is_empty():
+                self._mark(writer, part, _redaction)
+                self._strip([line.id])
+
+    def _mark(self, writer: Writer, part: Line, redact: Callable[[Any], Any]) -> None:
+        """Mark the values in a part of a record, and redact each field of which no other value is left."""
+        fields, stamp = [field for field, _ in part.values()], writer.tick()
+        line = self._workspace.patterns.line(part.id) or part
+        left = fold(line.without_purged(edits.purge(part, dict.fromkeys(fields), writer.name, stamp))).fields
+        shown = fold(line, self._workspace.policy()).fields
+        lost = [field for field in fields if field not in left and field in shown]  # not shown: its writer is blocked
+        redacted = dict.fromkeys(fields) | {field: redact(shown[field]) for field in lost}
+        writer.append(PATTERNS, [edits.purge(part, redacted, writer.name, stamp)])
 
     def own_wordings(self, writer: Writer) -> None:
         """Purge what this machine said, and did not send, of a purged lesson before it knew of the purge."""
@@ -228,16 +259,20 @@ def _purged(line: Line, writer: Writer, carried: Iterable[Carried]) -> Line:
     """Return the delta that purges and retires a record."""
     redacted = {field: _redaction(value) for field, value in line.items() if _is_text(field, value)}
     made = edits.purge(line, redacted, writer.name, writer.tick(), [each.hash for each in carried])
-    return codec.join(made, edits.retire(line, writer.name)) if fold(line).is_present else made
+    return codec.join(made, edits.retire(line, writer.name))
 
 
-def _secrets(line: Line) -> dict[str, list[str]]:
-    """Return the kinds of certain secrets in a record, by field; none of a field whose name has one: marks name it."""
-    fields = list(line.values())
-    if screening.is_harmless("\n".join(text for _, value in fields for text in texts_in(value))):
-        return {}  # as most are
-    found = ((field, {kind for text in texts_in(value) for kind in screening.certain(text)}) for field, value in fields)
-    return {field: sorted(kinds) for field, kinds in found if kinds and not screening.screen(field).secrets}
+def _leak(line: Line) -> Line:
+    """Return the wordings and edits of a record that have certain secrets."""
+    if screening.is_harmless("\n".join(text for _, value in line.values() for text in texts_in(value))):
+        return Line(line.id)  # as most are
+    return line.chosen(lambda field, value: bool(_kinds(field, value)))
+
+
+def _kinds(field: str, value: Any) -> set[str]:
+    """Return the kinds of certain secrets in a value; none in a field whose name has one: a mark would name it."""
+    kinds = {kind for text in texts_in(value) for kind in screening.certain(text)}
+    return set() if kinds and screening.screen(field).secrets else kinds
 
 
 def _redacted(value: Any) -> Any:

@@ -203,12 +203,13 @@ def reissue(line: Line, old: str, me: str, stamp: str, cut: str, withheld: "With
 
 
 def purge(line: Line, redacted: Mapping[str, Any], me: str, stamp: str, carried: Iterable[str] = ()) -> Line:
-    """Return marks on every writer's values of some fields, and edits that replace these.
+    """Return marks on every writer's values in a line, of some fields, and edits that replace these.
 
     A mark has the stamp of the value that it covers, never the purger's, so that later honest edits survive. A first
     wording has no stamp, and any mark on its writer and field covers it.
 
-    ``redacted`` has the new value of each field; ``carried`` are hashes of carried lines that are purged as well.
+    ``redacted`` has the new value of each field, None for one of which another value is left; ``carried`` are hashes of
+    carried lines that are purged as well.
     """
     marks: dict[str, dict[str, str]] = {}
     for writer, column in sorted(line.w.items()):
@@ -222,7 +223,8 @@ def purge(line: Line, redacted: Mapping[str, Any], me: str, stamp: str, carried:
     hashes = dict.fromkeys(sorted(carried), clock.ZERO)
     if hashes:
         marks[CARRIED] = hashes
-    return _delta(line, me, Column(purge=marks, set={field: (stamp, value) for field, value in redacted.items()}))
+    new = {field: (stamp, value) for field, value in redacted.items() if value is not None}
+    return _delta(line, me, Column(purge=marks, set=new))
 
 
 def _delta(line: Line, me: str, column: Column) -> Line:

@@ -27,7 +27,7 @@ about equal keys, NaN, large integers and lone surrogates, so a line with any of
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
 from typing import Annotated, Any, Literal, TypeVar
@@ -206,6 +206,15 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
             columns[writer] = msgspec.structs.replace(column, first=rest(column.first), set=rest(column.set), over=over)
         return Line(self.id, {writer: column for writer, column in columns.items() if column != NOTHING})
 
+    def chosen(self, is_chosen: Callable[[str, Any], bool]) -> "Line":
+        """Return the wordings and edits of which a test holds, called with field and value."""
+        columns: dict[str, Column] = {}
+        for writer, column in self.w.items():
+            first = {field: value for field, value in column.first.items() if is_chosen(field, value)}
+            edits = {field: edit for field, edit in column.set.items() if is_chosen(field, edit[1])}
+            columns |= {writer: Column(first=first, set=edits)} if first or edits else {}
+        return Line(self.id, columns)
+
     def without_purged(self, marked: "Line") -> "Line":
         """Return a line without the values that marks in another line cover."""
         return Line(self.id, _without_purged(self.w, marked.marks("purge")))
@@ -225,13 +234,14 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         return Line(self.id, columns)
 
     def unaware_wordings(self, writers: Collection[str]) -> "Line":
-        """Return the first wordings of some writers in fields that are purged: said before they knew of the purge."""
-        fields = {field for _, field in self.marks("purge")}
-        columns: dict[str, Column] = {}
-        for writer in self.w.keys() & writers:
-            first = {field: value for field, value in self.w[writer].first.items() if field in fields}
-            columns |= {writer: Column(first=first)} if first else {}
-        return Line(self.id, columns)
+        """Return the first wordings of some writers in fields that are purged: said before they knew of the purge.
+
+        Who purges a lesson retires it, too. Marks without a remove cover single values, and others' words stay.
+        """
+        columns_of_purgers = [column for column in self.w.values() if column.purge and column.rem]
+        fields = {field for column in columns_of_purgers for marks in column.purge.values() for field in marks}
+        own = {writer: Column(first=self.w[writer].first) for writer in self.w.keys() & writers}
+        return Line(self.id, own).chosen(lambda field, _: field in fields)
 
     def stamps(self) -> list[str]:
         """Return every stamp in a line, including those of removes and marks, unordered and with duplicates."""

@@ -74,6 +74,10 @@ class Policy(NamedTuple):
         """Return whether a writer is blocked. The replicas of this folder never are, whatever a backup brought."""
         return writer not in self.mine and is_blocked(writer, self.blocked)
 
+    def counted(self, line: Line) -> Line:
+        """Return the columns of a record that count under this policy."""
+        return Line(line.id, _counted_columns(line, self))
+
     def moved(self, before: Mapping[str, str]) -> tuple[list[str], list[str]]:
         """Return the writers and agents, and the ids of lessons, whose version differs from an earlier one."""
         keys = sorted(key for key in before.keys() | self.versions.keys() if before.get(key) != self.versions.get(key))

@@ -111,14 +111,15 @@ class Evidence:
         """Return why the words of a lesson may not be those that were counted, or "".
 
         An id is the hash of the counted words. Other words under it were set later, and a merge gives one record the
-        counts of another: each takes a single writer. Words that this agent set here are accepted. A lesson that
-        others merged must have been met by this agent here, or by an agent other than those who merged it.
+        counts of another: each takes a single writer. Words that this agent set here are accepted, unless it only took
+        a secret out of another's. A lesson that others merged must have been met by this agent here, or by an agent
+        other than those who merged it.
 
         ``records``: the set's own records; none when it is not merged.
         """
         mine = {writer for writer in pattern.mine if names.agent_of(writer) == self._agent}
         editor = _editor(pattern, "text")
-        if pattern_id(pattern.text) != pattern.id and editor not in mine:
+        if pattern_id(pattern.text) != pattern.id and (editor not in mine or "text" in pattern.redacted):
             return f"its words were changed{f' by {names.agent_of(editor)}' if editor else ''} after they were logged"
         mergers = {_editor(record, "merged_into") for record in records if record.merged_into}
         shown = next((record for record in records if record.id == pattern.id), pattern)

@@ -389,6 +389,17 @@ def test_a_guard_holds_when_others_retire_its_lesson_and_says_so_until_it_is_ret
     assert b"git push" not in (bench.folder / "velma/.fleet/ready/guards.json").read_bytes()
 
 
+def test_a_guard_holds_when_its_lesson_is_removed_in_our_own_name(bench):
+    each = bench.correct("velma", "Never `git push --force` to main", "--trigger", "Bash:git push*")
+    bench.run("velma", "sync")
+    bench.run("velma", "guard", each, "deny")
+    ours, near = bench.replica("velma"), clock.pack(int(time.time() * 1000) + 23 * 3_600_000)
+    push(bench, record("", {MALLORY: {"rem": {ours: near}}, ours: {"rem": {ours: near}}}, each))
+    bench.run("velma", "sync", expect=3)
+    start(bench)
+    assert b"git push" in (bench.folder / "velma/.fleet/ready/guards.json").read_bytes()
+
+
 def test_a_guard_whose_lesson_is_a_blocked_writers_says_so(bench):
     push(bench, record("Never `git push --force` to main", {TANK: told(set={"trigger": [STAMP, "Bash:git push*"]})}))
     bench.sync("velma")

@@ -134,6 +134,17 @@ def test_a_purge_covers_all_records_that_are_one_lesson_with_the_one_that_is_nam
     assert {path for path, _ in done.remains} == {"agents/velma/corrections.md"}
 
 
+def test_what_others_merged_with_it_keeps_its_own_words(leaked):
+    other = leaked.correct("velma", OTHER)
+    leaked.sync("velma", "tank")
+    lessons.merge(leaked["tank"], "tank", leaked.pattern, other, force=True)
+    leaked.sync("tank", "velma")
+    assert leaked.purge("velma", leaked.pattern).others == [other]
+    assert SECRET not in leaked.tip()
+    assert OTHER in leaked.tip()
+    assert leaked.holders("velma") == []
+
+
 def test_where_nobody_else_wrote_for_days_a_purge_is_one_all_the_same(leaked):
     done = leaked.purge("velma", leaked.pattern)
     assert not done.why_not
