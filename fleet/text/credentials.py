@@ -304,7 +304,7 @@ def _is_odd(value: str, before: str) -> bool:
 
 # --- passwords with symbols, and those on a command line -------------------------------------------------------------
 
-_TYPING = ("sshpass", "mysql", "mariadb", "curl", "identified", "IDENTIFIED", "login password", "LOGIN PASSWORD")
+_TYPING = ("sshpass", "mysql", "mariadb", "curl", "identified", "IDENTIFIED", "login", "LOGIN", "redis-cli", "mongo")
 
 
 def _signed(text: str) -> Iterator[_Span]:
@@ -323,6 +323,14 @@ def _typed(text: str) -> Iterator[_Span]:
         group = match.lastgroup or ""
         if _is_chosen(match[group]):
             yield *match.span(group), _NAMED
+
+
+def _translated(text: str) -> Iterator[_Span]:
+    """Yield the values behind the name of a password in another language than English."""
+    for match in _expression("translated").finditer(text):
+        value = match["value"].rstrip(_AFTER_ODD)
+        if _is_chosen(value):
+            yield match.start("value"), match.start("value") + len(value), _NAMED
 
 
 def _is_mixed_up(value: str) -> bool:
@@ -351,5 +359,5 @@ def _entropy(text: str) -> float:
     return -sum(n / len(text) * math.log2(n / len(text)) for n in map(text.count, set(text)))
 
 
-FINDERS = (_assigned, _loose, _compared, _signed, _typed)
+FINDERS = (_assigned, _loose, _compared, _signed, _typed, _translated)
 """Finders of the values that a name makes secret, each to be asked about what the one before it has left."""

@@ -202,6 +202,7 @@ _AWS_SECRETS_ALONE = r"(?<![A-Za-z0-9/+=])(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-
 _URL_PASSWORDS = r"""(?x)://(?P<user>[^\s/:@?\#|"'`()\[\]\\]{0,128}+):
     (?!\$\{|\$[A-Z_]+@|<[^\s<>]*>@|\{+[^\s{}]*\}+@|[*.]+@|\[REDACTED:[a-z-]+\]@|[0-9]{1,5}[?\#,'";)])
     (?P<secret>[^\s/"`]{1,256})@"""
+_URL_TOKENS = r"://(?P<secret>(?=[A-Za-z_-]{0,128}[0-9])(?=[0-9_-]{0,128}[A-Za-z])[A-Za-z0-9_-]{20,128})@"
 _DOUBTFUL = frozenset({"env-secret", "jwt", "bearer-token", "url-credentials", "aws-secret-key"})
 _BEARER = r"""(?ix)(?<![a-z0-9])(?P<header>authorization\\?["']?[ \t]{0,4}[:=][ \t]{0,4}\\?["']?)?
     (?P<scheme>bearer|basic|token|(?(header)[a-z][a-z0-9-]{2,11}|(?!)))[ \t]{1,4}
@@ -232,6 +233,7 @@ def _redact_once(text: str, kinds: set[str]) -> str:
         text = _without(text, _credentials().provided(text), kinds)
     if "://" in low and "@" in low:
         text = _without(text, _spans(_URL_PASSWORDS, "url-credentials", text, _is_password), kinds)
+        text = _without(text, _spans(_URL_TOKENS, "url-credentials", text), kinds)
     if "bearer" in low or "authorization" in low:
         text = _without(text, _spans(_BEARER, "bearer-token", text, _is_bearer), kinds)
     if is_named:
@@ -247,6 +249,22 @@ _OURS = re.compile(
 _NAME_HINTS = (
     *("secret", "token", "passw", "passphrase", "_pass", "pwd", "_pw", "key", "cred", "auth", "sig=", "api_org_"),
     *("pw:", "pw=", "psw", "pssw", "pasw", "pass:", "pass=", "identified", "sshpass", "mysql", "mariadb", "curl"),
+    *(
+        "redis-cli",
+        "mongo",
+        "login",
+        "sessid",
+        "sessionid=",
+        "connect.sid",
+        "kennwort",
+        "contrase",
+        "passe",
+        "senha",
+        "wachtwoord",
+        "hasło",
+        "haslo",
+    ),
+    *("пароль", "密码", "密碼", "口令", "パスワード", "暗証番号", "비밀번호"),
 )
 
 

@@ -117,6 +117,19 @@ IN_CONTEXT = [
     ("env-secret", "mysql -p", "X9kQ2mZ7vT", ""),
     ("env-secret", "mysqldump -u root -p", "X9kQ2mZ7vT", " app > x.sql"),
     ("env-secret", "sshpass -p ", "X9kQ2mZ7vT", " ssh host"),
+    ("env-secret", "redis-cli -h db -a ", "X9kQ2mZ7vT", " ping"),
+    ("env-secret", "docker login -u me -p ", "X9kQ2mZ7vT", " reg.example.org"),
+    ("env-secret", "mongosh -u a -p ", "X9kQ2mZ7vT", ""),
+    ("env-secret", "machine git.example.org login me password ", "X9kQ2mZ7vT", ""),
+    ("env-secret", "DB_PASSWORT=", "Tr0ub4dor&3", ""),
+    ("env-secret", "Kennwort: ", "Tr0ub4dor&3", ""),
+    ("env-secret", "mot de passe : ", "Tr0ub4dor&3", ""),
+    ("env-secret", "contraseña: ", "Tr0ub4dor&3", ""),
+    ("env-secret", "密码：", "Tr0ub4dor&3", ""),
+    ("env-secret", "パスワード: ", "Tr0ub4dor&3", "。"),
+    ("env-secret", "password＝", "Tr0ub4dor&3", ""),
+    ("env-secret", "Cookie: JSESSIONID=", "A1B2C3D4E5F60718293A4B5C6D7E8F90", "; x"),
+    ("url-credentials", "git clone https://", "k3Jx9Qv2LmT8wZ4bN7pR", "@github.com/a/b"),
     ("env-secret", "curl -s -u admin:", "X9kQ2mZ7vT", " https://host/"),
     ("env-secret", "curl --user 'admin:", "X9kQ2mZ7vT", "'"),
     ("env-secret", "id:root,pw:", "kX9mPq2vL", ""),
@@ -200,6 +213,11 @@ NO_SECRETS = [
     "curl -u user:password https://host1",
     "curl -u $USER:$PASS1 https://host1",
     "docker run -p 8080:80 -u 1000:1000a",
+    "docker login, then docker run -p 127.0.0.1:8080:80a",
+    "das Passwort: mindestens 8 Zeichen",
+    "mot de passe : demander à l'équipe2",
+    "密码：至少8位",
+    "ssh://git-codecommit-user-of-team@host.example.org/x",
     "--- PASS: TestLoadSessionState_PackageLevel_NonExistent (0.01s), api_key unused",
     "gpg: using RSA key B2570A9DA3E2A537781501B11A8656918A8D016B",
     "input=../../../etc/passwd generated_id=2026-01-27-da8007e2-27a0-4475-a6ea-81cc7e5bd7f1",
@@ -618,7 +636,10 @@ def test_prose_with_the_name_of_a_secret_is_no_hint_at_its_value(monkeypatch: py
     assert screen(text).text == text
 
 
-NAMES = ("token", "DB_PASSWORD", "apiKey", "SECRET", "mysql", "sshpass", "curl", "identified by", "passwd")
+NAMES = (
+    *("token", "DB_PASSWORD", "apiKey", "SECRET", "mysql", "sshpass", "curl", "identified by", "passwd"),
+    *("passwort", "mongo"),
+)
 SIGNS = (
     *(" ", "=", ": ", ":", " = ", " = '", '"', "'", "->", ", "),
     *(" -p", " -u u:", " >", "</", "(", "\n", "\u00a0"),
@@ -650,6 +671,9 @@ def test_what_is_doubtful_is_not_certain() -> None:
         "password=",
         "password=a1!",
         "mysql -p",
+        "docker login ",
+        "passwort: ",
+        "://a1b2c3d4",
         "curl -u a:",
         f"_pw={SIGNED} ",
         'token="',
