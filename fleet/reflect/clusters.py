@@ -53,7 +53,7 @@ PARTNERS_MAX = 20
 _POSTINGS_MAX = 1_000
 """Greatest number of postings that are read to find the partners of a text."""
 
-_META, _COMPARED = "clusters 3", "compared 2"  # counted on when texts are compared in another way
+_META, _COMPARED = "clusters 3", "compared 3"  # counted on when texts are compared in another way
 _KEEP_WAIT_S = 1.0
 _SHOWN_CHARS = 160
 
@@ -80,28 +80,13 @@ class Closeness(NamedTuple):
 
 
 class Comparison(msgspec.Struct):
-    """Result of a comparison, by the hashes of the texts: it is valid wherever they stand.
+    """Result of a comparison: two hashes of texts, in their order, to their closeness; None for two that are not close.
 
-    Attributes:
-        stems: hash of a text to its stems, without stop words.
-        close: two hashes, in the order of the texts, to their closeness; None for two that are not close.
+    It is valid wherever the texts stand, for one version: another may compare otherwise.
     """
 
-    stems: Mapping[str, frozenset[str]] = {}
-    close: Mapping[str, Closeness | None] = {}
+    close: dict[str, Closeness | None] = {}
     version: str = __version__
-
-    def encoded(self) -> str:
-        """Return the comparison as JSON."""
-        return msgspec.json.encode(self).decode()
-
-    @classmethod
-    def decoded(cls, encoded: str) -> "Comparison":
-        """Return a stored comparison; an empty one for another version's, which may compare otherwise."""
-        with suppress(msgspec.MsgspecError):
-            last = msgspec.json.decode(encoded, type=cls)
-            return last if last.version == __version__ else cls()
-        return cls()
 
 
 def alike(
@@ -120,23 +105,17 @@ def alike(
     ``last``: the last comparison, with the same ``least``: its pairs are not compared again. It is updated to this one.
     """
     names = [blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() for text in texts]
-    last, forced = last or Comparison(), frozenset(also)
-    wordings = _parsed_at(texts, [index for index, name in enumerate(names) if name not in last.stems])
-    stems = {**last.stems, **{names[index]: wording.stems for index, wording in wordings.items()}}
-    last.stems = {name: stems[name] for name in names}
-    pairs = sorted({*_partners([stems[name] for name in names]), *forced})
-    both = {(one, other): f"{names[one]} {names[other]}" for one, other in pairs}
-    exact = {both[pair] for pair in forced}
-    unknown = {
-        two: pair
-        for pair, two in both.items()
-        if last.close.get(two) is None and (two in exact or two not in last.close)
-    }
-    wordings |= _parsed_at(texts, {index for pair in unknown.values() for index in pair} - wordings.keys())
-    new = {two: _closeness(wordings[a], wordings[b], 0.0 if two in exact else least) for two, (a, b) in unknown.items()}
-    last.close = {two: new[two] if two in new else last.close[two] for two in both.values()}
-    compared = ((pair, last.close[two]) for pair, two in both.items())
-    return [(*pair, close) for pair, close in compared if close and (close.score >= least or pair in forced)]
+    wordings, last, forced = ParsedText.of(texts), last or Comparison(), frozenset(also)
+    known, last.close, pairs = last.close, {}, list[tuple[int, int, Closeness]]()
+    for one, other in sorted({*_partners([each.stems for each in wordings]), *forced}):
+        is_forced = (one, other) in forced
+        two = f"{names[one]} {names[other]}{' forced' if is_forced else ''}"
+        if two not in known:
+            known[two] = _closeness(wordings[one], wordings[other], 0.0 if is_forced else least)
+        last.close[two] = known[two]
+        if (close := known[two]) is not None:
+            pairs.append((one, other, close))
+    return pairs
 
 
 def _closeness(mine: ParsedText, theirs: ParsedText, least: float) -> Closeness | None:
@@ -173,10 +152,6 @@ def _partners(texts: Sequence[frozenset[str]]) -> Iterator[tuple[int, int]]:
     for index, stems in enumerate(texts):
         pairs = ((min(index, other), max(index, other)) for other in closest(stems) if other != index)
         yield from islice(pairs, PARTNERS_MAX)
-
-
-def _parsed_at(texts: Sequence[str], indexes: Collection[int]) -> dict[int, ParsedText]:
-    return dict(zip(indexes, ParsedText.of([texts[index] for index in indexes]), strict=True)) if indexes else {}
 
 
 # --- clusters ---------------------------------------------------------------------------------------------------------
@@ -439,12 +414,15 @@ class Weighing:
             clusters = Clusters.among(words, patterns.lesson, cosines, frozenset(key[2]), comparison, more)
         with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
             set_meta(writing, _META, msgspec.json.encode((digest, clusters)).decode())
-            set_meta(writing, _COMPARED, comparison.encoded())
+            set_meta(writing, _COMPARED, msgspec.json.encode(comparison).decode())
         return clusters
 
     def compared(self) -> Comparison:
         """Return the comparison behind the last clusters: its texts are not compared again."""
-        return Comparison.decoded(self._workspace.db.noted(_COMPARED))
+        with suppress(msgspec.MsgspecError):
+            last = msgspec.json.decode(self._workspace.db.noted(_COMPARED), type=Comparison)
+            return last if last.version == __version__ else Comparison()
+        return Comparison()
 
     def last_clusters(self) -> Clusters:
         """Return the cached clusters, perhaps of an earlier generation, without the pairs that are kept apart since."""
