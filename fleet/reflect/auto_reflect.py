@@ -9,7 +9,6 @@ heading names (docs/adr/0024). A block without one is a session of its own, told
 """
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -481,14 +480,12 @@ class DailyLog:
         """Return the sessions' blocks."""
         page = Page.parse(self._text[:LOG_BYTES_MAX])
         blocks: list[Block] = []
-        counts = Counter[str]()
         by_place = {row.number - 1: row for row in page.rows}
         for section in page.sections:
             heading = by_place[section.heading]
             if (match := re.fullmatch(_LOG_SESSION, heading.text.strip())) is None:
                 continue
-            counts[title := heading.text.strip().lstrip("# ")] += 1
-            unnamed = f"@block {self._day} {title}{f' {counts[title]}' if counts[title] > 1 else ''}"
+            unnamed = f"@block {self._day} {heading.text.strip().lstrip('# ')}"
             is_timed = match["time"] and dates.to_ms(f"{self._day}T{match['time']}Z") is not None
             at = f"{self._day}T{match['time']:0>5}Z" if is_timed else self._day
             blocks.append(Block.of([heading, *page.inside(section)], at, unnamed))

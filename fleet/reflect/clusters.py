@@ -519,20 +519,12 @@ class Recurrence(NamedTuple):
     def separate_sessions(statements: Sequence[Statement]) -> tuple[str, ...]:
         """Return the keys of the separate sessions of statements, by time.
 
-        Those without an id are told apart in several ways, as by the time between observations: of a day those of the
-        way with the most count, and none on a day of a session with an id, which may have written both.
+        Those without an id are one of each day, and none on a day of a session with an id, which may have written both.
         """
-        counted = {each.session for each in statements if each.is_known}
-        days = {each.at[:10] for each in statements if each.is_known}
-        unnamed: dict[str, dict[str, set[str]]] = {}
-        for statement in statements:
-            if not statement.is_known and statement.at[:10] not in days:
-                way = statement.session.partition(" ")[0]
-                unnamed.setdefault(statement.at[:10], {}).setdefault(way, set()).add(statement.session)
-        for ways in unnamed.values():
-            counted |= max(ways.values(), key=lambda each: (len(each), min(each)))
-        by_time = (each.session for each in sorted(statements, key=_by_time))
-        return tuple(dict.fromkeys(each for each in by_time if each in counted))
+        by_time, days = sorted(statements, key=_by_time), {each.at[:10] for each in statements if each.is_known}
+        first = {each.at[:10]: each.session for each in reversed(by_time) if not each.is_known}
+        counted = {session for day, session in first.items() if day not in days}
+        return tuple(dict.fromkeys(each.session for each in by_time if each.is_known or each.session in counted))
 
     @classmethod
     def among(

@@ -2,7 +2,7 @@
 
 ``- 2026-03-18T14:32Z | Fixed circular import in utils/auth.ts <!-- tank 8c53a2ca -->``: minute, words, and in a comment
 the agent and the mark of its session, which is short and always the same for one session. A line has under
-``LINE_CHARS_MAX`` characters. Lines of other tools have no comment; those within ``IDLE_MINUTES`` are one session.
+``LINE_CHARS_MAX`` characters. Lines of other tools have no comment; those of a day are one session.
 """
 
 import re
@@ -20,7 +20,6 @@ from fleet.text.markdown import Row
 KINDS = ("commit", "fix", "reuse", "dead-end", "workaround")
 LINE_CHARS_MAX = 120
 """A line has fewer."""
-IDLE_MINUTES = 30
 GOTCHA, PATTERN, BOUNDARY = "Gotcha", "Pattern", "Boundary"
 FLAG = "directive"
 """Word in the comment of an observation that reads as a directive."""
@@ -28,7 +27,6 @@ FLAG = "directive"
 _GOTCHA_KINDS = frozenset(("fix", "dead-end", "workaround", "failed"))
 _SECTIONS = {"commit": "done", "fix": "worked", "dead-end": "failed", "reuse": "learned", "workaround": "learned"}
 """Kind of the section of a daily log that the observations of a kind stand in."""
-_MINUTE_MS = 60_000
 _WORDS_CHARS_MAX = 2_000
 _MARK_CHARS_MAX = 12
 _MARKS = r"\A\s*(?:[>|]\s*|[#*+-]+(?:\s+|$))*"
@@ -124,13 +122,15 @@ class Statement(NamedTuple):
     @classmethod
     def observed(cls, page_rows: Iterable[Row]) -> "list[Statement]":
         """Return the observations among the lines of a page, each with its session."""
-        read: list[tuple[int, Statement]] = []
+        read = list[Statement]()
         for row in page_rows:
             if (match := re.fullmatch(_LINE, row.text.rstrip())) and (ms := dates.to_ms(match["when"])) is not None:
                 by, text = Whose.named_on(row), match["text"].strip()
                 at = minute(ms) if ":" in match["when"] else minute(ms)[:10]
-                read.append((ms, cls(text, at, by.key if by is not None and by.mark else "", _kind_of(text))))
-        return _with_sessions(read)
+                read.append(cls(text, at, by.key if by is not None and by.mark else "", _kind_of(text)))
+        unnamed = sorted((each.at for each in read if not each.session), reverse=True)
+        first = {at[:10]: f"@observed {at}" for at in unnamed}
+        return [each if each.session else each._replace(session=first[each.at[:10]]) for each in read]
 
 
 # --- writing --------------------------------------------------------------------------------------------------------
@@ -165,19 +165,6 @@ def _labelled(kind: str, text: str) -> str:
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
-
-
-def _with_sessions(read: list[tuple[int, Statement]]) -> list[Statement]:
-    """Return the observations, those without a session assigned to one by the time between them."""
-    named: dict[int, str] = {}
-    last = first = 0
-    for at in sorted((n for n, (_, each) in enumerate(read) if not each.session), key=lambda n: (read[n][0], n)):
-        ms = read[at][0]
-        if not named or ms - last > IDLE_MINUTES * _MINUTE_MS:
-            first = ms
-        last = ms
-        named[at] = f"@observed {minute(first)}"
-    return [each if each.session else each._replace(session=named[at]) for at, (_, each) in enumerate(read)]
 
 
 def _kind_of(text: str) -> str:

@@ -4,7 +4,6 @@ import random
 from itertools import combinations
 
 import msgspec
-import msgspec
 import pytest
 
 from fleet.model.names import pattern_id
