@@ -44,7 +44,6 @@ _HOST_CHOICE = "reflector"
 """Key in ``local.db``: the reflector that a person here chose."""
 _DRAWN_SHOWN_MAX = 40
 _DRAWN_CHARS_MAX = 600
-_KNOWN_MAX = 20
 _DAY_MS = 86_400_000
 
 
@@ -381,10 +380,9 @@ class _OneSession:
         if record.reflector == RULES:
             return replace(record, raw=msgspec.json.encode(rules.reflect(self._session)).decode(), usd=0.0, why="")
         delimiter = f"session-{self._workspace.world.entropy(8).hex()}"
-        lessons = list(self._workspace.patterns.best_texts(_KNOWN_MAX).values())
         answer = Answer(trouble="it was interrupted, and counts as reserved")
         try:
-            answer = reflection.ask(record.reflector, self._choice.settings, read.text, delimiter, lessons)
+            answer = reflection.ask(record.reflector, self._choice.settings, read.text, delimiter)
         finally:
             tokens = answer.tokens_in or (read.tokens if answer.text or answer.usd != 0.0 else 0)
             fields = {"usd": answer.usd, "model": answer.model, "raw": answer.text, "why": answer.trouble}
