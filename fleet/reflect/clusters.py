@@ -248,7 +248,6 @@ class Clusters(NamedTuple):
     def grouped(self, lessons: Iterable[Pattern], lookup: Callable[[str], Pattern | None]) -> "list[Wordings]":
         """Return lessons with each cluster as one, in the place of the first of its wordings."""
         groups = {each: group for group in self.groups for each in group}
-        contested = {each for pair in self.opposed for each in pair.ids}
         grouped_ids, result = set[str](), list[Wordings]()
         for lesson in lessons:
             if lesson.id in grouped_ids:
@@ -256,8 +255,7 @@ class Clusters(NamedTuple):
             lessons_of = (lookup(other) if other != lesson.id else lesson for other in groups.get(lesson.id, ()))
             wordings = sorted((one for one in lessons_of if one is not None and one.is_listed), key=_rank)
             grouped_ids |= {one.id for one in wordings}
-            ids = contested.intersection(one.id for one in wordings or [lesson])
-            against = self.opposites(ids) if ids else ()
+            against = self.opposites([one.id for one in wordings or [lesson]])
             shown = self.spoken_for(wordings) if len(wordings) > 1 else lesson
             result.append(Wordings(shown, tuple(wordings) if len(wordings) > 1 else (), against))
         return result

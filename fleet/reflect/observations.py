@@ -73,7 +73,7 @@ class Whose(NamedTuple):
         """Return an observation of this session as a line without its end, and whether it was shortened."""
         words = clean(text)
         flag = FLAG if is_directive(words) else ""
-        words = _labelled(kind, words)
+        words = words if _kind_of(words) == kind else f"{_words('labels')[kind][0]}: {words}"
         head, tail = f"- {minute(at_ms)} | ", f" {self._replace(at='').comment(flag)}"
         room = LINE_CHARS_MAX - 1 - len(head) - len(tail)
         short = screening.shortened(words, room)
@@ -156,12 +156,6 @@ def clean(text: str) -> str:
     """Return words as one line of a page, without secrets, hidden marks, and signs of comments and tables."""
     line = screening.readable(text)[:_WORDS_CHARS_MAX]  # in this order: half of a secret is not known as one
     return re.sub(_MARKS, "", line.replace("<!--", "‹!--").replace("-->", "--›")).strip()
-
-
-def _labelled(kind: str, text: str) -> str:
-    label, *others = _words("labels")[kind]
-    lower = text.casefold()
-    return text if any(re.match(rf"{re.escape(word)}\b", lower) for word in others) else f"{label}: {text}"
 
 
 # --- reading --------------------------------------------------------------------------------------------------------

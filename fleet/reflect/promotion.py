@@ -159,9 +159,7 @@ class AgentMemory:
         for _ in range(_TRIES_MAX):
             data, memory = self._read()
             after = change(memory)
-            # A symbolic link is never replaced: the file it points to would stay behind, with the person's notes.
-            is_file = not self.path.is_symlink()
-            if after is memory or (is_file and self._runs.swap(self.path, data, after.render())):
+            if after is memory or self._runs.swap(self.path, data, after.render()):
                 return
         raise BusyError(
             f"{self.path} is being written by somebody else; wait for the next `fleet sync`",
