@@ -485,33 +485,31 @@ def consolidate(
             "`fleet consolidate --force` consolidates, and writes it anew"
         )
     if dry_run:
-        plan, edits = _planned(workspace, days)
-        return ConsolidationResult(gates, plan, edits=edits)
+        return _planned(workspace, gates, days)
+    result = ConsolidationResult(gates)
     if not force and not gates.is_due:
-        return ConsolidationResult(gates)
+        return result
+
+    def plan() -> Draft | None:
+        nonlocal result
+        result = _planned(workspace, gates, days)
+        confirm(result.question())
+        return _draft(result.summary(), result.edits)
+
     with _hold_lock(workspace, force=force) as done:
-        plan, edits = Plan({}, {}), ()
-
-        def made() -> Draft | None:
-            nonlocal plan, edits
-            plan, edits = _planned(workspace, days)
-            planned = ConsolidationResult(gates, plan, edits=edits)
-            confirm(planned.question())
-            return _draft(planned.summary(), edits)
-
-        run = Runs(workspace).apply_planned(KIND, agent, made)
-        result = ConsolidationResult(gates, plan, run, edits)
-        if run:
+        if run := Runs(workspace).apply_planned(KIND, agent, plan):
             done.append(run)
-            lists, why = (("topics", plan.added), ("merged", plan.merged)), result.summary()
-            written = tuple(Written(name=name, ids=titles, count=len(titles)) for name, titles in lists)
+            result = result._replace(run=run)
+            lists = {"topics": result.plan.added, "merged": result.plan.merged} if result.plan is not None else {}
+            written = tuple(Written(name=name, ids=titles, count=len(titles)) for name, titles in lists.items())
+            why = result.summary()
             record = Record(run=run, kind="consolidation", session=session, outcome="success", why=why, writers=written)
             Records(workspace, agent).append(record)
     return result
 
 
-def _planned(workspace: Workspace, days: int | None) -> tuple[Plan, tuple[Edit, ...]]:
-    """Return the plan of a consolidation, and its edits."""
+def _planned(workspace: Workspace, gates: Gates, days: int | None) -> ConsolidationResult:
+    """Return the plan of a consolidation, with its edits."""
     now_ms = workspace.world.wall_ms()
     since = _day(now_ms - (days or auto_reflect.LOG_DAYS) * _DAY_MS)
     if days is None:
@@ -521,7 +519,7 @@ def _planned(workspace: Workspace, days: int | None) -> tuple[Plan, tuple[Edit, 
     index = Runs(workspace).page(consolidation.INDEX)
     plan = Plan.of(index.text, files, _standing_blocks(workspace, since), _texts_declined(workspace))
     before = files if index.before is None else files | {consolidation.INDEX: index.before}
-    return plan, _edits(plan.files, before)
+    return ConsolidationResult(gates, plan, edits=_edits(plan.files, before))
 
 
 def _pages(workspace: Workspace, folder: str, bytes_max: int) -> dict[str, bytes]:
@@ -550,9 +548,8 @@ def _blocks(workspace: Workspace, since: str) -> list[Block]:
     folder = workspace.root / auto_reflect.LOGS
     listed = sorted(path for path in folder.glob("*.md") if DailyLog.day_of(path.name) >= max(since, "0"))
     for path in listed[-DAYS_MAX:]:
-        if not path.is_symlink():
-            text = _head_of(workspace, path, auto_reflect.LOG_BYTES_MAX).decode("utf-8", "replace")
-            blocks += DailyLog(DailyLog.day_of(path.name), text).blocks()
+        text = _head_of(workspace, path, auto_reflect.LOG_BYTES_MAX).decode("utf-8", "replace")
+        blocks += DailyLog(DailyLog.day_of(path.name), text).blocks()
     return blocks
 
 
