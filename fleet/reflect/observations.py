@@ -127,10 +127,9 @@ class Statement(NamedTuple):
             if (match := re.fullmatch(_LINE, row.text.rstrip())) and (ms := dates.to_ms(match["when"])) is not None:
                 by, text = Whose.named_on(row), match["text"].strip()
                 at = minute(ms) if ":" in match["when"] else minute(ms)[:10]
-                read.append(cls(text, at, by.key if by is not None and by.mark else "", _kind_of(text)))
-        unnamed = sorted((each.at for each in read if not each.session), reverse=True)
-        first = {at[:10]: f"@observed {at}" for at in unnamed}
-        return [each if each.session else each._replace(session=first[each.at[:10]]) for each in read]
+                session = by.key if by is not None and by.mark else f"@observed {at[:10]}"
+                read.append(cls(text, at, session, _kind_of(text)))
+        return read
 
 
 # --- writing --------------------------------------------------------------------------------------------------------
