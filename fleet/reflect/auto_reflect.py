@@ -52,7 +52,6 @@ _TEMPLATES = frozenset(
         *((("approach", "why it failed"), ("approach", "why"), ("attempt", "why it failed"), ("preference", "detail"))),
     }
 )
-_KINDS = {"done": "done", "worked": "worked", "decided": "decided", "learned": "learned"}
 
 
 class Entry(NamedTuple):
@@ -221,8 +220,10 @@ def _labelled(line: str) -> tuple[str, str]:
     """Return the kind that labels a line of a session's entry, "" for none, and the rest of the line."""
     match = re.fullmatch(_BULLET, line.rstrip())
     text = (match["text"] if match else line).strip()
-    label = re.fullmatch(_LABEL, text)
-    return (_KINDS.get(label["label"].casefold(), "failed"), (label["rest"] or "").strip()) if label else ("", text)
+    if (label := re.fullmatch(_LABEL, text)) is None:
+        return "", text
+    kind = label["label"].casefold()
+    return kind if kind in _LOG_TITLES else "failed", (label["rest"] or "").strip()
 
 
 def _entry(text: str, category: str, *, has_own: bool = False) -> Entry | None:

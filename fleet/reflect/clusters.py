@@ -220,9 +220,7 @@ class Clusters(NamedTuple):
         lessons = {each: lesson for each, lesson in found if lesson is not None}
         ways = _ways(lessons)
         # Agents word what they did instead in many ways, but of one lesson seldom without a word in common.
-        groups = _complete_link(
-            [each for each in joined if not _are_apart(*(ways[id_] for id_ in each.ids if id_ in ways))]
-        )
+        groups = _complete_link([each for each in joined if not _are_apart(*map(ways.get, each.ids))])
         together = {ids for group in groups for ids in combinations(sorted(group), 2)}
         pairs_left = _closest([*joined, *likely], but=together | {each.ids for each in turned})
         members = ([lessons[each] for each in group if each in lessons] for group in groups)
@@ -294,9 +292,9 @@ def _ways(lessons: Mapping[str, Pattern]) -> dict[str, frozenset[str]]:
     return {each: text.stems for each, text in zip(ways, ParsedText.of([*ways.values()]), strict=True)}
 
 
-def _are_apart(*ways: frozenset[str]) -> bool:
+def _are_apart(one: frozenset[str] | None, other: frozenset[str] | None) -> bool:
     """Return whether the words of two right ways have none in common; False where one is not known."""
-    return len(ways) > 1 and all(ways) and not frozenset.intersection(*ways)
+    return bool(one and other and one.isdisjoint(other))
 
 
 def _complete_link(pairs: Sequence[_Pair]) -> list[set[str]]:

@@ -347,7 +347,8 @@ def _ranked(before: Iterable[str], topic_at: Mapping[str, Topic]) -> tuple[list[
     lines, ranked, pointed = list[str](), list[_Ranked](), set[str]()
     for line in before:
         path = _pointed_to(line)[1]
-        topic, seen, is_bare = topic_at.get(path), _SEEN.search(line), not _has_own_words(line)
+        topic, seen = topic_at.get(path), _SEEN.search(line)
+        is_bare = seen is None or not line[seen.end() :].strip()  # else a person wrote something behind it
         # A pointer of fleet's own has an anchor; one without is a person's, and stays.
         has_anchor = "#" in line.partition("](")[2].partition(")")[0]
         if path.startswith("topics/") and topic is None and has_anchor and is_bare:
@@ -372,12 +373,6 @@ def _pointed_to(line: str) -> tuple[str, str]:
     """Return the title and the path of a pointer, "" for another line."""
     match = re.fullmatch(_POINTER, line.rstrip("\r\n"))
     return (match["title"], match["path"].removeprefix("./").removeprefix(".agents/")) if match else ("", "")
-
-
-def _has_own_words(line: str) -> bool:
-    """Return whether a person wrote something behind a pointer."""
-    match = _SEEN.search(line)
-    return match is not None and bool(line[match.end() :].strip())
 
 
 def _pointer(topic: Topic) -> str:
