@@ -412,24 +412,14 @@ class Block(NamedTuple):
                 kind = own or kind
                 if words.casefold() not in _NOTHING:
                     stated.append(Statement.stated(words, at, session, kind))
-        # A line of fleet's names its session; one of another tool belongs to the block's.
-        found = (each if each.is_known else each._replace(session=session) for each in Statement.observed(observed))
-        return cls(session, at, (*stated, *found), by.at if by else "", bool(stated), run)
-
-    @property
-    def sessions(self) -> frozenset[str]:
-        """Keys of its sessions: its own, or those of the observations that it only gathers."""
-        if not self.session.startswith("@") or self.is_whole:
-            return frozenset((self.session,))
-        return frozenset(each.session for each in self.statements)
+        statements = (*stated, *Statement.observed(observed, session))
+        return cls(session, at, statements, by.at if by else "", bool(stated), run)
 
     @property
     def ends_ms(self) -> int:
         """Latest possible time of writing, milliseconds since 1970; 0 for unknown."""
-        if self.stamp:
-            return dates.to_ms(self.stamp) or 0
-        ms = dates.to_ms(self.at) or 0
-        return ms + (59_999 if ":" in self.at else 86_399_999) if ms else 0
+        latest = f"{self.at[:-1]}:59Z" if ":" in self.at else f"{self.at}T23:59:59Z"
+        return dates.to_ms(self.stamp or latest) or 0
 
 
 class DailyLog:

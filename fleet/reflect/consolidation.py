@@ -138,7 +138,7 @@ class Gates(NamedTuple):
     def of(cls, lock: Lock, blocks: Iterable[Block], now_ms: int, own: str = "") -> "Gates":
         """Return the gates; the session of the key ``own`` has not ended yet, and does not count."""
         last = lock.last_before(now_ms)
-        sessions = {session for each in blocks if each.ends_ms > last for session in each.sessions if session != own}
+        sessions = {one.session for each in blocks if each.ends_ms > last for one in each.statements} - {own}
         holder = (lock.by or "somebody") if lock.is_live(now_ms) else ""
         return cls(max(0, now_ms - last) / _HOUR_MS if last else None, len(sessions), holder, lock.trouble)
 
@@ -428,7 +428,7 @@ class Plan(NamedTuple):
         recurrences, matched = Recurrence.among(dated, texts, partial(_DATE.sub, " "))
         recurred = [each for each in recurrences if len(each.sessions) >= RECURRED_MIN]
         flagged = tuple(each.text for each in recurred if each.is_directive)
-        sessions = {one for each in blocks for one in each.sessions}
+        sessions = {one.session for each in blocks for one in each.statements}
         apart = [f"{number} skipped: {why}" for why, number in sorted(skipped.items())]
         apart += [f"{len(flagged)} read as directives, and stay data"] if flagged else []
 

@@ -120,14 +120,14 @@ class Statement(NamedTuple):
         return "[REDACTED:" in self.text or bool(screening.screen(self.text).secrets)
 
     @classmethod
-    def observed(cls, page_rows: Iterable[Row]) -> "list[Statement]":
-        """Return the observations among the lines of a page, each with its session."""
+    def observed(cls, page_rows: Iterable[Row], unnamed: str = "") -> "list[Statement]":
+        """Return the observations among the lines of a page, each with its session; ``unnamed``: by default its day."""
         read = list[Statement]()
         for row in page_rows:
             if (match := re.fullmatch(_LINE, row.text.rstrip())) and (ms := dates.to_ms(match["when"])) is not None:
                 by, text = Whose.named_on(row), match["text"].strip()
                 at = minute(ms) if ":" in match["when"] else minute(ms)[:10]
-                session = by.key if by is not None and by.mark else f"@observed {at[:10]}"
+                session = by.key if by is not None and by.mark else unnamed or f"@observed {at[:10]}"
                 read.append(cls(text, at, session, _kind_of(text)))
         return read
 
