@@ -232,12 +232,12 @@ def suggest(workspace: Workspace, agent: str, *, dry_run: bool = False) -> _Sugg
     if workspace.is_read_only:
         return _Suggestions()
     page = Runs(workspace).page(auto_reflect.FILE).text
-    mode = Scratchpad(page).mode()
+    mode, remark = Scratchpad(page).directive()
     compressed = len(_compressed(workspace, page)[1]) if dry_run else _compress(workspace, agent)
     if mode == auto_reflect.OFF:
         return _Suggestions(mode, compressed=compressed)
     new, waiting = _recurred(workspace, page)
-    promoted, reasons = list[tuple[Entry, str]](), [Scratchpad(page).unknown_mode()]
+    promoted, reasons = list[tuple[Entry, str]](), [remark]
     for row, recurrence in (*waiting, *new) if mode == auto_reflect.AUTO else ():
         if not recurrence.is_directive:
             try:

@@ -106,21 +106,14 @@ class Scratchpad:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def mode(self) -> str:
-        """Return the mode of promotion in the directive: "suggest" (the default), "auto" or "off"."""
-        mode = self._directive()
-        return mode if mode in (SUGGEST, AUTO, OFF) else SUGGEST
-
-    def unknown_mode(self) -> str:
-        """Return why the directive counts as ``suggest`` though it is another word; "" where it is none."""
-        if (mode := self._directive()) in (SUGGEST, AUTO, OFF):
-            return ""
-        return f"`promote={mode[:20]}` in {FILE} is none of {SUGGEST}, {AUTO}, {OFF}: it counts as {SUGGEST}"
-
-    def _directive(self) -> str:
+    def directive(self) -> tuple[str, str]:
+        """Return the mode of promotion, and why another word in the directive counts as "suggest", the default; or ""."""
         first = rows("\n".join(self._text.splitlines()[:_DIRECTIVE_LINES]))
         directives = (re.fullmatch(_DIRECTIVE, comment) for row in first for comment in row.comments)
-        return next((match[1].lower() for match in directives if match), SUGGEST)
+        mode = next((match[1].lower() for match in directives if match), SUGGEST)
+        if mode in (SUGGEST, AUTO, OFF):
+            return mode, ""
+        return SUGGEST, f"`promote={mode[:20]}` in {FILE} is none of {SUGGEST}, {AUTO}, {OFF}: it counts as {SUGGEST}"
 
     def is_daily(self) -> bool:
         """Return whether the page was migrated: observations go to the daily logs alone."""

@@ -471,7 +471,7 @@ def test_a_directive_at_the_top_decides(first, mode):
     """ "Control how promotions work by adding a config directive to the top of .agents.local.md: suggest (default),
     auto, off. This is the default if no directive is present."
     """
-    assert Scratchpad(f"{first}## Session Log\n").mode() == mode
+    assert Scratchpad(f"{first}## Session Log\n").directive()[0] == mode
 
 
 def test_suggest_never_touches_agents_md(project):
