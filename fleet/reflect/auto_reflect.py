@@ -107,7 +107,7 @@ class Scratchpad:
         self._text = text
 
     def directive(self) -> tuple[str, str]:
-        """Return the mode of promotion, and why another word in the directive counts as "suggest", the default; or ""."""
+        """Return the mode of promotion, and why another word counts as "suggest", the default; "" for none."""
         first = rows("\n".join(self._text.splitlines()[:_DIRECTIVE_LINES]))
         directives = (re.fullmatch(_DIRECTIVE, comment) for row in first for comment in row.comments)
         mode = next((match[1].lower() for match in directives if match), SUGGEST)
