@@ -181,7 +181,7 @@ class _Notebook:
         def cosines(texts: Sequence[str], pairs: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], float]:
             return Embeddings(workspace).cosines(texts, pairs) or {}
 
-        plan = housekeeping.Plan.of(
+        return housekeeping.Plan.of(
             self.notes,
             workspace.world.wall_ms(),
             _zone(settings.zone),
@@ -190,10 +190,6 @@ class _Notebook:
             cosines=cosines if Embeddings(workspace).cosines((), ()) is not None else None,
             apart=Weighing(workspace).decided(),
         )
-        # The tags of what is the clan's are the clan's, as its words are.
-        mine = {each.id for each in self.notes if each.may_change}
-        changes = [each for each in plan.changes if each.field != "tags" or each.id in mine]
-        return plan._replace(changes=tuple(changes))
 
     def _lessons(self) -> list[Note]:
         workspace, agent = self._workspace, self._agent
