@@ -123,9 +123,9 @@ class ConsolidationResult(NamedTuple):
 class _Migration(NamedTuple):
     """Result of a migration, or of its plan: the files with what goes into each, the run, and the diff of AGENTS.md."""
 
-    files: tuple[str, ...]
-    run: str
-    diff: str
+    files: tuple[str, ...] = ()
+    run: str = ""
+    diff: str = ""
 
 
 # --- a session's end ------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[
         days = DAYS_REFLECTED if run else 2
         since = min([_day(now_ms - days * _DAY_MS), *(each.at[:10] for each in observed)])
         logged, reflected = set[str](), ""
-        for block in _standing_blocks(workspace, since):
+        for block in _blocks(workspace, since):
             if block.session == whose.key and block.is_whole:
                 logged |= {_wording_id(each.text) for each in block.statements}
                 reflected = max(reflected, block.at if block.run else "")
@@ -232,12 +232,12 @@ def suggest(workspace: Workspace, agent: str, *, dry_run: bool = False) -> _Sugg
     if workspace.is_read_only:
         return _Suggestions()
     page = Runs(workspace).page(auto_reflect.FILE).text
-    mode = Scratchpad(page).mode()
+    mode, remark = Scratchpad(page).directive()
     compressed = len(_compressed(workspace, page)[1]) if dry_run else _compress(workspace, agent)
     if mode == auto_reflect.OFF:
         return _Suggestions(mode, compressed=compressed)
     new, waiting = _recurred(workspace, page)
-    promoted, reasons = list[tuple[Entry, str]](), [Scratchpad(page).unknown_mode()]
+    promoted, reasons = list[tuple[Entry, str]](), [remark]
     for row, recurrence in (*waiting, *new) if mode == auto_reflect.AUTO else ():
         if not recurrence.is_directive:
             try:
@@ -259,7 +259,7 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[_Row], list[_Row]]:
     """Return the rows that are known nowhere yet, and those that wait, each with its recurrence."""
     pad = Scratchpad(page.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
     since = _day(workspace.world.wall_ms() - DAYS_REFLECTED * _DAY_MS)
-    logged = (each for block in _standing_blocks(workspace, since) for each in block.statements)
+    logged = (each for block in _blocks(workspace, since) for each in block.statements)
     clean = [each for each in (*pad.statements(), *logged) if not each.has_secret]
     rules = [*pad.promoted_items(), *_texts_declined(workspace), *_rules(workspace)]
     rows = pad.ready()
@@ -485,33 +485,31 @@ def consolidate(
             "`fleet consolidate --force` consolidates, and writes it anew"
         )
     if dry_run:
-        plan, edits = _planned(workspace, days)
-        return ConsolidationResult(gates, plan, edits=edits)
+        return _planned(workspace, gates, days)
+    result = ConsolidationResult(gates)
     if not force and not gates.is_due:
-        return ConsolidationResult(gates)
+        return result
+
+    def plan() -> Draft | None:
+        nonlocal result
+        result = _planned(workspace, gates, days)
+        confirm(result.question())
+        return _draft(result.summary(), result.edits)
+
     with _hold_lock(workspace, force=force) as done:
-        plan, edits = Plan({}, {}), ()
-
-        def made() -> Draft | None:
-            nonlocal plan, edits
-            plan, edits = _planned(workspace, days)
-            planned = ConsolidationResult(gates, plan, edits=edits)
-            confirm(planned.question())
-            return _draft(planned.summary(), edits)
-
-        run = Runs(workspace).apply_planned(KIND, agent, made)
-        result = ConsolidationResult(gates, plan, run, edits)
-        if run:
+        if run := Runs(workspace).apply_planned(KIND, agent, plan):
             done.append(run)
-            lists, why = (("topics", plan.added), ("merged", plan.merged)), result.summary()
-            written = tuple(Written(name=name, ids=titles, count=len(titles)) for name, titles in lists)
+            result = result._replace(run=run)
+            lists = {"topics": result.plan.added, "merged": result.plan.merged} if result.plan is not None else {}
+            written = tuple(Written(name=name, ids=titles, count=len(titles)) for name, titles in lists.items())
+            why = result.summary()
             record = Record(run=run, kind="consolidation", session=session, outcome="success", why=why, writers=written)
             Records(workspace, agent).append(record)
     return result
 
 
-def _planned(workspace: Workspace, days: int | None) -> tuple[Plan, tuple[Edit, ...]]:
-    """Return the plan of a consolidation, and its edits."""
+def _planned(workspace: Workspace, gates: Gates, days: int | None) -> ConsolidationResult:
+    """Return the plan of a consolidation, with its edits."""
     now_ms = workspace.world.wall_ms()
     since = _day(now_ms - (days or auto_reflect.LOG_DAYS) * _DAY_MS)
     if days is None:
@@ -519,9 +517,9 @@ def _planned(workspace: Workspace, days: int | None) -> tuple[Plan, tuple[Edit, 
         since = min(since, _day(last)) if last else ""
     files = _pages(workspace, consolidation.FOLDER, consolidation.FILE_BYTES_MAX + 1)
     index = Runs(workspace).page(consolidation.INDEX)
-    plan = Plan.of(index.text, files, _standing_blocks(workspace, since), _texts_declined(workspace))
+    plan = Plan.of(index.text, files, _blocks(workspace, since), _texts_declined(workspace))
     before = files if index.before is None else files | {consolidation.INDEX: index.before}
-    return plan, _edits(plan.files, before)
+    return ConsolidationResult(gates, plan, edits=_edits(plan.files, before))
 
 
 def _pages(workspace: Workspace, folder: str, bytes_max: int) -> dict[str, bytes]:
@@ -545,20 +543,13 @@ def _head_of(workspace: Workspace, path: Path, bytes_max: int) -> bytes:
 
 
 def _blocks(workspace: Workspace, since: str) -> list[Block]:
-    """Return the blocks of the daily logs from a day on, at most a year's."""
-    blocks = []
+    """Return the blocks of the daily logs from a day on, at most a year, without those of undone reflections."""
+    blocks = list[Block]()
     folder = workspace.root / auto_reflect.LOGS
     listed = sorted(path for path in folder.glob("*.md") if DailyLog.day_of(path.name) >= max(since, "0"))
     for path in listed[-DAYS_MAX:]:
-        if not path.is_symlink():
-            text = _head_of(workspace, path, auto_reflect.LOG_BYTES_MAX).decode("utf-8", "replace")
-            blocks += DailyLog(DailyLog.day_of(path.name), text).blocks()
-    return blocks
-
-
-def _standing_blocks(workspace: Workspace, since: str) -> list[Block]:
-    """Return the blocks from a day on without those of reflections that were undone: these count nowhere."""
-    blocks = _blocks(workspace, since)
+        text = _head_of(workspace, path, auto_reflect.LOG_BYTES_MAX).decode("utf-8", "replace")
+        blocks += DailyLog(DailyLog.day_of(path.name), text).blocks()
     undone = Runs(workspace).undone() if any(each.run for each in blocks) else {}
     return [each for each in blocks if each.run not in undone]
 
@@ -616,19 +607,19 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
         raise RefusedError(f"{auto_reflect.FILE} is a link, which fleet writes through nowhere; nothing was changed")
     if not workspace.files.read(workspace.root / auto_reflect.FILE):
         raise NoError(f"there is no {auto_reflect.FILE} here: nothing to migrate")
-    files: list[str] = []
-    diff = ""
+    result = _Migration()
 
     def plan() -> Draft | None:
-        nonlocal diff
-        edits, files[:] = _migration(workspace)
+        nonlocal result
+        edits, report = _migration(workspace)
+        result = _Migration(tuple(report))
         if with_agents_md:
             _check_agents_file(workspace)
             rules = Runs(workspace).page(auto_reflect.AGENTS_FILE)
             text = AgentsFile(rules.text).with_daily_logs()
             if rules.before is not None and text != rules.text:
                 edits.append(rules.to(text))
-                diff = _diff(edits[-1:])
+                result = result._replace(diff=_diff(edits[-1:]))
         if edits and (lock := Runs(workspace).page(consolidation.LOCK)).before is None:
             # The hours to the first consolidation count from now.
             edits.append(lock.to(Lock(workspace.world.wall_ms()).render().decode()))
@@ -636,11 +627,11 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
 
     if dry_run:
         plan()
-        return _Migration(tuple(files), "", diff)
+        return result
     with workspace.lock("scratchpad", _LOCK_WAIT_S):
         if run := Runs(workspace).apply_planned(MIGRATED, agent, plan):
             observing.keep_ignored(workspace.files)
-    return _Migration(tuple(files), run, diff)
+    return result._replace(run=run)
 
 
 def _migration(workspace: Workspace) -> tuple[list[Edit], list[str]]:

@@ -278,7 +278,7 @@ def _settings(workspace: Workspace) -> Iterator[_Finding]:
         yield _Finding(
             "config", "note", what, "the others there hold", f"mend it in {config.FILE_NAME}, or take it out"
         )
-    if unknown := Scratchpad(Runs(workspace).page(auto_reflect.FILE).text).unknown_mode():
+    if unknown := Scratchpad(Runs(workspace).page(auto_reflect.FILE).text).directive()[1]:
         do = f"mend that line of {auto_reflect.FILE}"
         yield _Finding("config", "note", unknown, "rows are suggested, and none is promoted without your yes", do)
     if Repository(workspace.root).has_unpulled(config.FILE_NAME) and workspace.config_file.exists():

@@ -155,7 +155,7 @@ class _HostEvent:
             Transcript(self._notes, payload.transcript).pass_over()
         session = local.SessionNotes(call.root, call.session)  # a subagent is shown what was new to its session
         since = next(map(str.split, session.of("since")), [])
-        seen = [str(self._ready.seen()), *self._ready.left()]
+        seen = self._ready.seen()
         is_lost = since not in ([], seen) and payload.source not in ("startup", "resume")
         start = None if is_lost else self._ready.start()
         if start is None:

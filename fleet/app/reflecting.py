@@ -15,7 +15,7 @@ from fleet.reflect.evidence import Due, Evidence
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inbox
 from fleet.reflect.memory_md import FILE_NAME
-from fleet.reflect.promotion import AgentMemory, Lessons, Outcome, Promotions, Standing
+from fleet.reflect.promotion import AgentMemory, Lessons, Promotions, Standing
 from fleet.reflect.stats import Stats, measure
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace, Writer
@@ -114,13 +114,13 @@ def promote_logged(
     try:
         with workspace.writing(agent, counting.WAIT_S) as writer:
             current = _whole(lessons, pattern_id, agent)
-            outcome = _promote_due(writer, [current] if current is not None else [], lessons)
+            promoted = _promote_due(writer, [current] if current is not None else [], lessons)
     except BusyError:
         return "", whole  # the next sync promotes it
     except FleetError as why:
         workspace.warn(f"what was logged or merged counts, but {FILE_NAME} is as it was: {why}")
         return "", whole
-    return workspace.own_path(agent, FILE_NAME) if outcome.promoted else "", whole
+    return workspace.own_path(agent, FILE_NAME) if promoted else "", whole
 
 
 def _seen_near(lessons: Lessons, pattern_id: str, near: Collection[str]) -> int:
@@ -152,7 +152,7 @@ def promote_all(workspace: Workspace) -> list[Due]:
                     lessons = records_of(workspace, agent, current_clusters(workspace))
                     _tell_left(workspace, agent, AgentMemory(workspace, agent).take_out_retired(lessons))
                     if workspace.config.promotion.mode != "off":
-                        promoted += _promote_promising(writer, lessons).promoted
+                        promoted += _promote_promising(writer, lessons)
                 if Exposures(workspace.state).is_due(agent, workspace.world.wall_ms()):
                     Exposures(writer.workspace.state).roll_up(writer)
         except FleetError as why:
@@ -160,7 +160,7 @@ def promote_all(workspace: Workspace) -> list[Due]:
     return promoted
 
 
-def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
+def _promote_promising(writer: Writer, lessons: Lessons) -> list[Due]:
     """Promote what is due of the best-evidenced lessons, those that wait, and those changed since the last time."""
     workspace, key = writer.workspace, f"promoted.{writer.agent}"
     last = workspace.state.get(key)
@@ -168,10 +168,10 @@ def _promote_promising(writer: Writer, lessons: Lessons) -> Outcome:
     own = [name for name in workspace.mine() if names.agent_of(name) == writer.agent]
     changed = workspace.patterns.promising(int(last), own, _PROMISING) if last.isdigit() and not is_all else []
     lessons_due = _promising(writer, lessons, changed, is_all=is_all)
-    outcome = _promote_due(writer, lessons_due, lessons, is_all=is_all)
+    promoted = _promote_due(writer, lessons_due, lessons, is_all=is_all)
     if str(generation) != last:
         workspace.state.put(**{key: str(generation)})
-    return outcome
+    return promoted
 
 
 def _promising(writer: Writer, lessons: Lessons, changed: Sequence[str], *, is_all: bool) -> list[Pattern]:
@@ -189,7 +189,7 @@ def _promising(writer: Writer, lessons: Lessons, changed: Sequence[str], *, is_a
     return list(found.values())
 
 
-def _promote_due(writer: Writer, patterns: Sequence[Pattern], lessons: Lessons, *, is_all: bool = False) -> Outcome:
+def _promote_due(writer: Writer, patterns: Sequence[Pattern], lessons: Lessons, *, is_all: bool = False) -> list[Due]:
     rights = CountedLog(writer.workspace, writer.agent).rights
     return Promotions(writer, lessons).enter_due(patterns, rights=rights, is_all=is_all)
 

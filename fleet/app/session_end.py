@@ -44,7 +44,6 @@ _HOST_CHOICE = "reflector"
 """Key in ``local.db``: the reflector that a person here chose."""
 _DRAWN_SHOWN_MAX = 40
 _DRAWN_CHARS_MAX = 600
-_KNOWN_MAX = 20
 _DAY_MS = 86_400_000
 
 
@@ -275,7 +274,7 @@ class _OneSession:
 
     def earlier(self, *, by_hand: bool) -> ReflectResult | None:
         """Return the result of the earlier pass where the session needs no further one; None where it does."""
-        passes = _passes_about(self._records.passes(), self._key)
+        passes = [each for each in self._records.passes() if self._key in each.record.run]
         if why := _done_already(passes, self._choice.reflector, by_hand=by_hand):
             return ReflectResult(self._session.id, why=why, stands=self._standing(passes[-1]))
         return None
@@ -349,7 +348,7 @@ class _OneSession:
     def _run_id(self) -> str:
         """Return the id of a new pass, which no other agent's has, and no pass that ran or may have been paid for."""
         own = blake2b(self._agent.encode(), digest_size=3).hexdigest()
-        begun = {each.run for each in self._lines if each.line in (RAN, RESERVED) and _is_about(each.run, self._key)}
+        begun = {each.run for each in self._lines if each.line in (RAN, RESERVED) and self._key in each.run}
         day = self._workspace.wall()[:10].replace("-", "")
         return f"{KIND}-{day}-{self._key}{own}{f'-{len(begun) + 1}' if begun else ''}"
 
@@ -357,7 +356,7 @@ class _OneSession:
         """Return the answer on record to this very content whose pass a crash ended; None for none."""
         ended = {each.run for each in self._lines if each.line == RAN}
         answers = (each for each in reversed(self._lines) if each.line == SETTLED and each.raw)
-        return next((each for each in answers if _is_about(each.run, self._key) and each.run not in ended), None)
+        return next((each for each in answers if self._key in each.run and each.run not in ended), None)
 
     def _reserve(self, record: Record) -> ReflectResult | None:
         """Reserve the maximal cost of a pass; return None, or the result of a pass that is deferred to a later day."""
@@ -381,10 +380,9 @@ class _OneSession:
         if record.reflector == RULES:
             return replace(record, raw=msgspec.json.encode(rules.reflect(self._session)).decode(), usd=0.0, why="")
         delimiter = f"session-{self._workspace.world.entropy(8).hex()}"
-        lessons = list(self._workspace.patterns.best_texts(_KNOWN_MAX).values())
         answer = Answer(trouble="it was interrupted, and counts as reserved")
         try:
-            answer = reflection.ask(record.reflector, self._choice.settings, read.text, delimiter, lessons)
+            answer = reflection.ask(record.reflector, self._choice.settings, read.text, delimiter)
         finally:
             tokens = answer.tokens_in or (read.tokens if answer.text or answer.usd != 0.0 else 0)
             fields = {"usd": answer.usd, "model": answer.model, "raw": answer.text, "why": answer.trouble}
@@ -403,16 +401,8 @@ def _finish(workspace: Workspace, agent: str, record: Record, plan: Plan | None 
 
 
 def _key(session: Session) -> str:
-    """Return the key of a session and its content."""
+    """Return the key of a session and its content, a part of the ids of all passes about it."""
     return blake2b(f"{session.id}\0{session.digest}".encode(), digest_size=6).hexdigest()
-
-
-def _is_about(run: str, key: str) -> bool:
-    return any(part.startswith(key) for part in run.split("-"))
-
-
-def _passes_about(passes: Iterable[Pass], key: str) -> list[Pass]:
-    return [each for each in passes if _is_about(each.record.run, key)]
 
 
 def _done_already(passes: Sequence[Pass], reflector: str, *, by_hand: bool) -> str:
@@ -526,7 +516,7 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
         last = max((each.at for each in session.events), default="")
         if not session.events or (dates.to_ms(last) or since_ms) < since_ms:
             continue
-        mine = _passes_about(passes, _key(session))
+        mine = [each for each in passes if _key(session) in each.record.run]
         is_undone = bool(mine) and mine[-1].undone  # only a command that names the session brings that back
         if is_undone or _done_already(mine, choice.reflector, by_hand=True):
             reflected += 1

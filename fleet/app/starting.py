@@ -121,7 +121,7 @@ class SessionStart:
         LocalFolder(os.fspath(workspace.root)).bind()
         # Before anything is read: a write meanwhile makes the text outdated.
         files, generation = self._ready.sums(), str(workspace.patterns.generation)
-        since, *left = seen or [str(self._ready.seen()), *self._ready.left()]
+        since, *left = seen or self._ready.seen()
         delimiter, lessons = f"fleet-{workspace.world.entropy(8).hex()}", _Lessons(workspace, self._agent)
         start, short = self._texts(delimiter, lessons, int(since), left, session)
         start.generation, start.warning = generation, self._warning()

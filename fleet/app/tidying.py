@@ -150,15 +150,6 @@ def _carry_out(
 # --- the notebook ---------------------------------------------------------------------------------------------------
 
 
-class _Line(NamedTuple):
-    """Note in ``memory.md``: the number of its row, the row, its day, and its text."""
-
-    number: int
-    row: str
-    day: str
-    text: str
-
-
 class _Notebook:
     """Notes of an agent as they are now, with what is needed to change them."""
 
@@ -170,7 +161,8 @@ class _Notebook:
         self.last_ms = max((clock.ms_of(each.at) for each in tidied), default=None)
         self.reports = {each.raw: clock.ms_of(each.at) for each in passes if each.kind == KIND and each.raw}
         self.memory = workspace.files.read(AgentMemory(workspace, agent).path)
-        self.lines = {f"memory:{_hash(each.row)}": each for each in _written_lines(workspace, agent, self.memory)}
+        written = _written_lines(workspace, agent, self.memory)
+        self.lines = {f"memory:{_hash(match.string)}": (number, match) for number, match in written}
         self.own: dict[str, Pattern] = {}
         self.notes = [*self._lessons(), *map(self._memory_note, self.lines)]
 
@@ -189,7 +181,7 @@ class _Notebook:
         def cosines(texts: Sequence[str], pairs: Sequence[tuple[int, int]]) -> Mapping[tuple[int, int], float]:
             return Embeddings(workspace).cosines(texts, pairs) or {}
 
-        plan = housekeeping.Plan.of(
+        return housekeeping.Plan.of(
             self.notes,
             workspace.world.wall_ms(),
             _zone(settings.zone),
@@ -198,10 +190,6 @@ class _Notebook:
             cosines=cosines if Embeddings(workspace).cosines((), ()) is not None else None,
             apart=Weighing(workspace).decided(),
         )
-        # The tags of what is the clan's are the clan's, as its words are.
-        mine = {each.id for each in self.notes if each.may_change}
-        changes = [each for each in plan.changes if each.field != "tags" or each.id in mine]
-        return plan._replace(changes=tuple(changes))
 
     def _lessons(self) -> list[Note]:
         workspace, agent = self._workspace, self._agent
@@ -249,10 +237,10 @@ class _Notebook:
         return Stage.PENDING if is_pending else stage
 
     def _memory_note(self, name: str) -> Note:
-        line = self.lines[name]
-        noon = datetime.fromisoformat(line.day).replace(tzinfo=_zone(self._workspace.config.sleep.zone))
+        _, line = self.lines[name]
+        noon = datetime.fromisoformat(line["day"]).replace(tzinfo=_zone(self._workspace.config.sleep.zone))
         at_ms = int((noon + timedelta(hours=12)).timestamp() * 1000)
-        return Note(name, line.text, at_ms, may_rest=False, group=_MEMORY_GROUP)
+        return Note(name, line["text"], at_ms, may_rest=False, group=_MEMORY_GROUP)
 
 
 def _with_sums(notes: Sequence[Note]) -> list[Note]:
@@ -284,8 +272,8 @@ def _merged(own: Pattern | None) -> tuple[str, ...]:
     return tuple(each for each in ids if isinstance(each, str)) if isinstance(ids, list) else ()
 
 
-def _written_lines(workspace: Workspace, agent: str, data: bytes) -> list[_Line]:
-    """Return the notes of a memory that a run of fleet's wrote: other lines are a person's."""
+def _written_lines(workspace: Workspace, agent: str, data: bytes) -> list[tuple[int, re.Match[str]]]:
+    """Return the notes of a memory that a run of fleet's wrote, each by its row: other lines are a person's."""
     rows = data.decode("utf-8", "surrogateescape").split("\n")
     dated = [(number, match) for number, row in enumerate(rows) if (match := _NOTE.fullmatch(row.rstrip("\r")))]
     if not dated:  # of hundreds of runs none need be read
@@ -295,7 +283,7 @@ def _written_lines(workspace: Workspace, agent: str, data: bytes) -> list[_Line]
         for edit in (edit for edit in run.edits if edit.path == path):
             ours |= {*(edit.after or b"").split(b"\n")} - {*(edit.before or b"").split(b"\n")}
     return [
-        _Line(number, rows[number], match["day"], match["text"])
+        (number, match)
         for number, match in dated
         if rows[number].encode("utf-8", "surrogateescape") in ours and dates.to_ms(match["day"]) is not None
     ]
@@ -332,12 +320,12 @@ def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: P
     rows = notebook.memory.decode("utf-8", "surrogateescape").split("\n")
     archived: list[str] = []
     for change in (each for each in plan.changes if each.id in notebook.lines):
-        line = notebook.lines[change.id]
+        number, line = notebook.lines[change.id]
         if change.field == "text":
-            rows[line.number] = rows[line.number].replace(line.text, str(change.after))
+            rows[number] = rows[number].replace(line["text"], str(change.after))
         elif change.field == STAGE:
-            archived.append(line.row.rstrip("\r"))
-            rows[line.number] = "\0"
+            archived.append(line.string)
+            rows[number] = "\0"
     after = "\n".join(row for row in rows if row != "\0").encode("utf-8", "surrogateescape")
     if after == notebook.memory:
         return []

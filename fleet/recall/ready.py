@@ -113,15 +113,14 @@ class Ready:
         path = os.path.join(self._root, self.start_file)
         return os.path.exists(path) and self.start() is None and os.access(os.path.dirname(path), os.W_OK)
 
-    def seen(self) -> int:
-        """Return the generation up to which the agent has seen what is new; -1 if it is unknown."""
-        generation = self._own(self.seen_file, _SEEN_BYTES_MAX).partition(b" ")[0].strip()
-        return int(generation) if generation.isdigit() and len(generation) <= _GENERATION_CHARS_MAX else -1
+    def seen(self) -> list[str]:
+        """Return the generation up to which the agent has seen what is new, and ids of news that had no room yet.
 
-    def left(self) -> list[str]:
-        """Return the ids of earlier news for which no text had room yet."""
-        words = self._own(self.seen_file, _SEEN_BYTES_MAX).decode("ascii", "replace").split()[1:]
-        return [id_ for id_ in words if id_[:2] in ("p-", "d-") and len(id_) == 18 and _HEX.issuperset(id_[2:])]
+        The generation is "-1" if it is unknown.
+        """
+        made_at, *ids = self._own(self.seen_file, _SEEN_BYTES_MAX).decode("ascii", "replace").split() or [""]
+        left = [each for each in ids if each[:2] in ("p-", "d-") and len(each) == 18 and _HEX.issuperset(each[2:])]
+        return [made_at if made_at.isdigit() and len(made_at) <= _GENERATION_CHARS_MAX else "-1", *left]
 
     def note_seen(self, mark: str) -> None:
         """Record what the agent has seen, a text's ``mark``; nothing is written if it is recorded already."""

@@ -93,7 +93,8 @@ def due(
 
 def framed(rows: Iterable[str], delimiter: str) -> str:
     """Return rows as data between two marks that no record can predict."""
-    inner = "\n".join([OPENING, *rows]).replace(delimiter, "[…]")
+    # Once, over all of it, so that no two records make a mark between them. It only ever gets shorter.
+    inner = re.sub(re.escape(delimiter), "[…]", "\n".join([OPENING, *rows]), flags=re.IGNORECASE)
     return f"{delimiter}\n{inner}\n{delimiter}"
 
 

@@ -3,7 +3,6 @@
 The context is data between two marks that no record can predict, and it says what it left out.
 """
 
-import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from fleet.model import limits, names
 from fleet.model.discovery import Discovery
 from fleet.model.names import FIELDS
 from fleet.model.pattern import Pattern
-from fleet.recall.triggers import OPENING
+from fleet.recall.triggers import OPENING, framed
 from fleet.store.query import ranked
 from fleet.store.tree import DISCOVERIES_PAGE, FRONT_MARK, PAGE
 from fleet.text.screening import counted, inert, markdown_escape, readable, screened, shortened
@@ -324,7 +323,6 @@ LESSONS_MAX = 200
 """Greatest number of lessons that are rendered for a section."""
 ROW_CHARS_MAX = 1_200
 
-_DEFUSED = "[…]"
 _GAP = "\n\n"
 
 
@@ -407,9 +405,7 @@ def session_context(
     decisions, *others = _blocks(sections, min(room - claim, max(rest_max - len(request), least)))
     block = _memory_block(memory, heading, room - sum(map(len, [decisions, *others])))
     body = "".join([block, *others, decisions]) + remark or _GAP + _NOTHING_KNOWN
-    # Once, over all of it, so that no two records make a mark between them. It only ever gets shorter.
-    inner = re.sub(re.escape(delimiter), _DEFUSED, OPENING + body, flags=re.IGNORECASE)
-    return f"{delimiter}\n{inner}\n{delimiter}{request}"
+    return framed([body.removeprefix("\n")], delimiter) + request
 
 
 def _blocks(sections: Sequence[_Section], room: int) -> list[str]:

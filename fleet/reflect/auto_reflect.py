@@ -9,7 +9,6 @@ heading names (docs/adr/0024). A block without one is a session of its own, told
 """
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -53,7 +52,6 @@ _TEMPLATES = frozenset(
         *((("approach", "why it failed"), ("approach", "why"), ("attempt", "why it failed"), ("preference", "detail"))),
     }
 )
-_KINDS = {"done": "done", "worked": "worked", "decided": "decided", "learned": "learned"}
 
 
 class Entry(NamedTuple):
@@ -108,21 +106,14 @@ class Scratchpad:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def mode(self) -> str:
-        """Return the mode of promotion in the directive: "suggest" (the default), "auto" or "off"."""
-        mode = self._directive()
-        return mode if mode in (SUGGEST, AUTO, OFF) else SUGGEST
-
-    def unknown_mode(self) -> str:
-        """Return why the directive counts as ``suggest`` though it is another word; "" where it is none."""
-        if (mode := self._directive()) in (SUGGEST, AUTO, OFF):
-            return ""
-        return f"`promote={mode[:20]}` in {FILE} is none of {SUGGEST}, {AUTO}, {OFF}: it counts as {SUGGEST}"
-
-    def _directive(self) -> str:
+    def directive(self) -> tuple[str, str]:
+        """Return the mode of promotion, and why another word counts as "suggest", the default; "" for none."""
         first = rows("\n".join(self._text.splitlines()[:_DIRECTIVE_LINES]))
         directives = (re.fullmatch(_DIRECTIVE, comment) for row in first for comment in row.comments)
-        return next((match[1].lower() for match in directives if match), SUGGEST)
+        mode = next((match[1].lower() for match in directives if match), SUGGEST)
+        if mode in (SUGGEST, AUTO, OFF):
+            return mode, ""
+        return SUGGEST, f"`promote={mode[:20]}` in {FILE} is none of {SUGGEST}, {AUTO}, {OFF}: it counts as {SUGGEST}"
 
     def is_daily(self) -> bool:
         """Return whether the page was migrated: observations go to the daily logs alone."""
@@ -222,8 +213,10 @@ def _labelled(line: str) -> tuple[str, str]:
     """Return the kind that labels a line of a session's entry, "" for none, and the rest of the line."""
     match = re.fullmatch(_BULLET, line.rstrip())
     text = (match["text"] if match else line).strip()
-    label = re.fullmatch(_LABEL, text)
-    return (_KINDS.get(label["label"].casefold(), "failed"), (label["rest"] or "").strip()) if label else ("", text)
+    if (label := re.fullmatch(_LABEL, text)) is None:
+        return "", text
+    kind = label["label"].casefold()
+    return kind if kind in _LOG_TITLES else "failed", (label["rest"] or "").strip()
 
 
 def _entry(text: str, category: str, *, has_own: bool = False) -> Entry | None:
@@ -412,24 +405,14 @@ class Block(NamedTuple):
                 kind = own or kind
                 if words.casefold() not in _NOTHING:
                     stated.append(Statement.stated(words, at, session, kind))
-        # A line of fleet's names its session; one of another tool belongs to the block's.
-        found = (each if each.is_known else each._replace(session=session) for each in Statement.observed(observed))
-        return cls(session, at, (*stated, *found), by.at if by else "", bool(stated), run)
-
-    @property
-    def sessions(self) -> frozenset[str]:
-        """Keys of its sessions: its own, or those of the observations that it only gathers."""
-        if not self.session.startswith("@") or self.is_whole:
-            return frozenset((self.session,))
-        return frozenset(each.session for each in self.statements)
+        statements = (*stated, *Statement.observed(observed, session))
+        return cls(session, at, statements, by.at if by else "", bool(stated), run)
 
     @property
     def ends_ms(self) -> int:
         """Latest possible time of writing, milliseconds since 1970; 0 for unknown."""
-        if self.stamp:
-            return dates.to_ms(self.stamp) or 0
-        ms = dates.to_ms(self.at) or 0
-        return ms + (59_999 if ":" in self.at else 86_399_999) if ms else 0
+        latest = f"{self.at[:-1]}:59Z" if ":" in self.at else f"{self.at}T23:59:59Z"
+        return dates.to_ms(self.stamp or latest) or 0
 
 
 class DailyLog:
@@ -481,14 +464,12 @@ class DailyLog:
         """Return the sessions' blocks."""
         page = Page.parse(self._text[:LOG_BYTES_MAX])
         blocks: list[Block] = []
-        counts = Counter[str]()
         by_place = {row.number - 1: row for row in page.rows}
         for section in page.sections:
             heading = by_place[section.heading]
             if (match := re.fullmatch(_LOG_SESSION, heading.text.strip())) is None:
                 continue
-            counts[title := heading.text.strip().lstrip("# ")] += 1
-            unnamed = f"@block {self._day} {title}{f' {counts[title]}' if counts[title] > 1 else ''}"
+            unnamed = f"@block {self._day} {heading.text.strip().lstrip('# ')}"
             is_timed = match["time"] and dates.to_ms(f"{self._day}T{match['time']}Z") is not None
             at = f"{self._day}T{match['time']:0>5}Z" if is_timed else self._day
             blocks.append(Block.of([heading, *page.inside(section)], at, unnamed))

@@ -53,7 +53,7 @@ PARTNERS_MAX = 20
 _POSTINGS_MAX = 1_000
 """Greatest number of postings that are read to find the partners of a text."""
 
-_META, _COMPARED = "clusters 3", "compared 2"  # counted on when texts are compared in another way
+_META, _COMPARED = "clusters 3", "compared 3"  # counted on when texts are compared in another way
 _KEEP_WAIT_S = 1.0
 _SHOWN_CHARS = 160
 
@@ -80,28 +80,13 @@ class Closeness(NamedTuple):
 
 
 class Comparison(msgspec.Struct):
-    """Result of a comparison, by the hashes of the texts: it is valid wherever they stand.
+    """Result of a comparison: two hashes of texts, in their order, to their closeness; None for two that are not close.
 
-    Attributes:
-        stems: hash of a text to its stems, without stop words.
-        close: two hashes, in the order of the texts, to their closeness; None for two that are not close.
+    It is valid wherever the texts stand, for one version: another may compare otherwise.
     """
 
-    stems: Mapping[str, frozenset[str]] = {}
-    close: Mapping[str, Closeness | None] = {}
+    close: dict[str, Closeness | None] = {}
     version: str = __version__
-
-    def encoded(self) -> str:
-        """Return the comparison as JSON."""
-        return msgspec.json.encode(self).decode()
-
-    @classmethod
-    def decoded(cls, encoded: str) -> "Comparison":
-        """Return a stored comparison; an empty one for another version's, which may compare otherwise."""
-        with suppress(msgspec.MsgspecError):
-            last = msgspec.json.decode(encoded, type=cls)
-            return last if last.version == __version__ else cls()
-        return cls()
 
 
 def alike(
@@ -120,23 +105,17 @@ def alike(
     ``last``: the last comparison, with the same ``least``: its pairs are not compared again. It is updated to this one.
     """
     names = [blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest() for text in texts]
-    last, forced = last or Comparison(), frozenset(also)
-    wordings = _parsed_at(texts, [index for index, name in enumerate(names) if name not in last.stems])
-    stems = {**last.stems, **{names[index]: wording.stems for index, wording in wordings.items()}}
-    last.stems = {name: stems[name] for name in names}
-    pairs = sorted({*_partners([stems[name] for name in names]), *forced})
-    both = {(one, other): f"{names[one]} {names[other]}" for one, other in pairs}
-    exact = {both[pair] for pair in forced}
-    unknown = {
-        two: pair
-        for pair, two in both.items()
-        if last.close.get(two) is None and (two in exact or two not in last.close)
-    }
-    wordings |= _parsed_at(texts, {index for pair in unknown.values() for index in pair} - wordings.keys())
-    new = {two: _closeness(wordings[a], wordings[b], 0.0 if two in exact else least) for two, (a, b) in unknown.items()}
-    last.close = {two: new[two] if two in new else last.close[two] for two in both.values()}
-    compared = ((pair, last.close[two]) for pair, two in both.items())
-    return [(*pair, close) for pair, close in compared if close and (close.score >= least or pair in forced)]
+    wordings, last, forced = ParsedText.of(texts), last or Comparison(), frozenset(also)
+    known, last.close, pairs = last.close, {}, list[tuple[int, int, Closeness]]()
+    for one, other in sorted({*_partners([each.stems for each in wordings]), *forced}):
+        is_forced = (one, other) in forced
+        two = f"{names[one]} {names[other]}{' forced' if is_forced else ''}"
+        if two not in known:
+            known[two] = _closeness(wordings[one], wordings[other], 0.0 if is_forced else least)
+        last.close[two] = known[two]
+        if (close := known[two]) is not None:
+            pairs.append((one, other, close))
+    return pairs
 
 
 def _closeness(mine: ParsedText, theirs: ParsedText, least: float) -> Closeness | None:
@@ -173,10 +152,6 @@ def _partners(texts: Sequence[frozenset[str]]) -> Iterator[tuple[int, int]]:
     for index, stems in enumerate(texts):
         pairs = ((min(index, other), max(index, other)) for other in closest(stems) if other != index)
         yield from islice(pairs, PARTNERS_MAX)
-
-
-def _parsed_at(texts: Sequence[str], indexes: Collection[int]) -> dict[int, ParsedText]:
-    return dict(zip(indexes, ParsedText.of([texts[index] for index in indexes]), strict=True)) if indexes else {}
 
 
 # --- clusters ---------------------------------------------------------------------------------------------------------
@@ -245,9 +220,7 @@ class Clusters(NamedTuple):
         lessons = {each: lesson for each, lesson in found if lesson is not None}
         ways = _ways(lessons)
         # Agents word what they did instead in many ways, but of one lesson seldom without a word in common.
-        groups = _complete_link(
-            [each for each in joined if not _are_apart(*(ways[id_] for id_ in each.ids if id_ in ways))]
-        )
+        groups = _complete_link([each for each in joined if not _are_apart(*map(ways.get, each.ids))])
         together = {ids for group in groups for ids in combinations(sorted(group), 2)}
         pairs_left = _closest([*joined, *likely], but=together | {each.ids for each in turned})
         members = ([lessons[each] for each in group if each in lessons] for group in groups)
@@ -273,7 +246,6 @@ class Clusters(NamedTuple):
     def grouped(self, lessons: Iterable[Pattern], lookup: Callable[[str], Pattern | None]) -> "list[Wordings]":
         """Return lessons with each cluster as one, in the place of the first of its wordings."""
         groups = {each: group for group in self.groups for each in group}
-        contested = {each for pair in self.opposed for each in pair.ids}
         grouped_ids, result = set[str](), list[Wordings]()
         for lesson in lessons:
             if lesson.id in grouped_ids:
@@ -281,8 +253,7 @@ class Clusters(NamedTuple):
             lessons_of = (lookup(other) if other != lesson.id else lesson for other in groups.get(lesson.id, ()))
             wordings = sorted((one for one in lessons_of if one is not None and one.is_listed), key=_rank)
             grouped_ids |= {one.id for one in wordings}
-            ids = contested.intersection(one.id for one in wordings or [lesson])
-            against = self.opposites(ids) if ids else ()
+            against = self.opposites([one.id for one in wordings or [lesson]])
             shown = self.spoken_for(wordings) if len(wordings) > 1 else lesson
             result.append(Wordings(shown, tuple(wordings) if len(wordings) > 1 else (), against))
         return result
@@ -321,9 +292,9 @@ def _ways(lessons: Mapping[str, Pattern]) -> dict[str, frozenset[str]]:
     return {each: text.stems for each, text in zip(ways, ParsedText.of([*ways.values()]), strict=True)}
 
 
-def _are_apart(*ways: frozenset[str]) -> bool:
+def _are_apart(one: frozenset[str] | None, other: frozenset[str] | None) -> bool:
     """Return whether the words of two right ways have none in common; False where one is not known."""
-    return len(ways) > 1 and all(ways) and not frozenset.intersection(*ways)
+    return bool(one and other and one.isdisjoint(other))
 
 
 def _complete_link(pairs: Sequence[_Pair]) -> list[set[str]]:
@@ -439,12 +410,15 @@ class Weighing:
             clusters = Clusters.among(words, patterns.lesson, cosines, frozenset(key[2]), comparison, more)
         with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
             set_meta(writing, _META, msgspec.json.encode((digest, clusters)).decode())
-            set_meta(writing, _COMPARED, comparison.encoded())
+            set_meta(writing, _COMPARED, msgspec.json.encode(comparison).decode())
         return clusters
 
     def compared(self) -> Comparison:
         """Return the comparison behind the last clusters: its texts are not compared again."""
-        return Comparison.decoded(self._workspace.db.noted(_COMPARED))
+        with suppress(msgspec.MsgspecError):
+            last = msgspec.json.decode(self._workspace.db.noted(_COMPARED), type=Comparison)
+            return last if last.version == __version__ else Comparison()
+        return Comparison()
 
     def last_clusters(self) -> Clusters:
         """Return the cached clusters, perhaps of an earlier generation, without the pairs that are kept apart since."""
@@ -541,20 +515,12 @@ class Recurrence(NamedTuple):
     def separate_sessions(statements: Sequence[Statement]) -> tuple[str, ...]:
         """Return the keys of the separate sessions of statements, by time.
 
-        Those without an id are told apart in several ways, as by the time between observations: of a day those of the
-        way with the most count, and none on a day of a session with an id, which may have written both.
+        Those without an id are one of each day, and none on a day of a session with an id, which may have written both.
         """
-        counted = {each.session for each in statements if each.is_known}
-        days = {each.at[:10] for each in statements if each.is_known}
-        unnamed: dict[str, dict[str, set[str]]] = {}
-        for statement in statements:
-            if not statement.is_known and statement.at[:10] not in days:
-                way = statement.session.partition(" ")[0]
-                unnamed.setdefault(statement.at[:10], {}).setdefault(way, set()).add(statement.session)
-        for ways in unnamed.values():
-            counted |= max(ways.values(), key=lambda each: (len(each), min(each)))
-        by_time = (each.session for each in sorted(statements, key=_by_time))
-        return tuple(dict.fromkeys(each for each in by_time if each in counted))
+        by_time, days = sorted(statements, key=_by_time), {each.at[:10] for each in statements if each.is_known}
+        first = {each.at[:10]: each.session for each in reversed(by_time) if not each.is_known}
+        counted = {session for day, session in first.items() if day not in days}
+        return tuple(dict.fromkeys(each.session for each in by_time if each.is_known or each.session in counted))
 
     @classmethod
     def among(

@@ -8,7 +8,7 @@ there. A monolithic scratchpad is migrated to all of these.
 
 import json
 import re
-from bisect import insort
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -138,7 +138,7 @@ class Gates(NamedTuple):
     def of(cls, lock: Lock, blocks: Iterable[Block], now_ms: int, own: str = "") -> "Gates":
         """Return the gates; the session of the key ``own`` has not ended yet, and does not count."""
         last = lock.last_before(now_ms)
-        sessions = {session for each in blocks if each.ends_ms > last for session in each.sessions if session != own}
+        sessions = {one.session for each in blocks if each.ends_ms > last for one in each.statements} - {own}
         holder = (lock.by or "somebody") if lock.is_live(now_ms) else ""
         return cls(max(0, now_ms - last) / _HOUR_MS if last else None, len(sessions), holder, lock.trouble)
 
@@ -310,65 +310,69 @@ def _merged_row(day: str, session: str) -> str:
 def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[str]) -> tuple[str, list[str], int]:
     """Return the index with one pointer for each topic, its dropped pointers, and the number of topics without room.
 
-    Topics with trouble keep their pointer, ``contradicted`` ones have none.
+    Topics with trouble keep their pointer, ``contradicted`` ones have none. Where there is no room for all, a person's
+    pointers come first, then those of more sessions, of equals those that are there.
     """
     topic_at = {each.path.removeprefix(".agents/"): each for each in topics if each.path not in contradicted}
-    before, lines = (text or _INDEX_HEAD).splitlines(keepends=True), list[str]()
+    before = (text or _INDEX_HEAD).splitlines(keepends=True)
+    lines, ranked = _ranked(before, topic_at)
+
+    def index(number: int) -> str:
+        """Return the index with so many of the ranked pointers, the first ones."""
+        dropped, by_section = {each.at for each in ranked[number:]}, dict[str, list[str]]()
+        for each in (each for each in ranked[:number] if each.at < 0):
+            by_section.setdefault(_SECTIONS.get(each.topic.type, _SECTIONS["pattern"]), []).append(_pointer(each.topic))
+        page = Page.parse("".join(line for at, line in enumerate(lines) if at not in dropped))
+        for title, pointers in by_section.items():
+            page = page.with_section(title)
+            page = Page.parse(page.inserted(page.named(title)[0], pointers))
+        return "".join(page.lines)
+
+    text = index(bisect_left(range(1, len(ranked) + 1), True, key=lambda number: not _has_room(index(number))))
+    pointed = {_pointed_to(line)[1] for line in text.splitlines()}
+    dropped = [title for title, path in map(_pointed_to, before) if path not in pointed]
+    return text, dropped, sum(path not in pointed and not each.trouble for path, each in topic_at.items())
+
+
+class _Ranked(NamedTuple):
+    """Pointer by its rank, at a line of the index, -1 for a new one; it may be dropped."""
+
+    rank: tuple[bool, int, bool, str, int]
+    at: int
+    topic: Topic
+
+
+def _ranked(before: Iterable[str], topic_at: Mapping[str, Topic]) -> tuple[list[str], list[_Ranked]]:
+    """Return the lines of an index that may stay, brought up to date, and all pointers, the best first."""
+    lines, ranked, pointed = list[str](), list[_Ranked](), set[str]()
     for line in before:
         path = _pointed_to(line)[1]
+        topic, seen = topic_at.get(path), _SEEN.search(line)
+        is_bare = seen is None or not line[seen.end() :].strip()  # else a person wrote something behind it
         # A pointer of fleet's own has an anchor; one without is a person's, and stays.
         has_anchor = "#" in line.partition("](")[2].partition(")")[0]
-        if path.startswith("topics/") and path not in topic_at and has_anchor and not _has_own_words(line):
+        if path.startswith("topics/") and topic is None and has_anchor and is_bare:
             continue
         # Only the number of a pointer is updated, and never to a lower one: its words may be a person's, and another
         # tool's number may count sessions that are in no History.
-        topic = topic_at.get(path)
-        is_more = topic and _count(line, topic) == len(topic.sessions) > 0
-        lines.append(_SEEN.sub(topic.seen, line, count=1) if topic and is_more else line)
-    while not _has_room(lines) and (index := _first_to_drop(lines, topic_at)) is not None:
-        lines.pop(index)
-    # Where there is no room for all, topics of more sessions come first.
-    pointed = {_pointed_to(line)[1] for line in lines}
-    unpointed = [each for path, each in topic_at.items() if path not in pointed and not each.trouble]
-    waiting = sorted(unpointed, key=_rank)
-    while waiting:
-        longer, displaced = _with_pointer(lines, waiting[0]), list[Topic]()
-        while not _has_room(longer) and (index := _first_to_drop(longer, topic_at, waiting[0])) is not None:
-            displaced.append(topic_at[_pointed_to(longer.pop(index))[1]])
-        if not _has_room(longer):
-            break
-        lines, waiting = longer, waiting[1:]
-        for topic in displaced:
-            insort(waiting, topic, key=_rank)
-    pointed = {_pointed_to(line)[1] for line in lines}
-    dropped = [title for title, path in map(_pointed_to, before) if path not in pointed]
-    return "".join(lines), dropped, len(waiting)
+        number = max(len(topic.sessions) if topic else 0, int(seen["count"]) if seen else 0)
+        if topic and is_bare:
+            ranked.append(_Ranked((seen is None, number, True, topic.updated, -len(lines)), len(lines), topic))
+        lines.append(_SEEN.sub(topic.seen, line, count=1) if topic and number == len(topic.sessions) > 0 else line)
+        pointed.add(path)
+    new = [each for path, each in sorted(topic_at.items()) if path not in pointed and not each.trouble]
+    ranked += [_Ranked((False, len(each.sessions), False, "", -place), -1, each) for place, each in enumerate(new)]
+    return lines, sorted(ranked, key=lambda each: each.rank, reverse=True)
 
 
-def _rank(topic: Topic) -> tuple[int, str]:
-    return -len(topic.sessions), topic.path
-
-
-def _count(line: str, topic: Topic) -> int:
-    """Return the number of sessions that met a topic, by its pointer or its History, whichever has more."""
-    match = _SEEN.search(line)
-    return max(len(topic.sessions), int(match["count"]) if match else 0)
-
-
-def _has_room(lines: list[str]) -> bool:
-    return len(lines) <= INDEX_LINES_MAX and sum(len(line.encode()) for line in lines) <= INDEX_BYTES_MAX
+def _has_room(text: str) -> bool:
+    return len(text.splitlines()) <= INDEX_LINES_MAX and len(text.encode()) <= INDEX_BYTES_MAX
 
 
 def _pointed_to(line: str) -> tuple[str, str]:
     """Return the title and the path of a pointer, "" for another line."""
     match = re.fullmatch(_POINTER, line.rstrip("\r\n"))
     return (match["title"], match["path"].removeprefix("./").removeprefix(".agents/")) if match else ("", "")
-
-
-def _has_own_words(line: str) -> bool:
-    """Return whether a person wrote something behind a pointer."""
-    match = _SEEN.search(line)
-    return match is not None and bool(line[match.end() :].strip())
 
 
 def _pointer(topic: Topic) -> str:
@@ -383,28 +387,6 @@ def _pointer(topic: Topic) -> str:
     room = POINTER_CHARS_MAX - len(head) - len(topic.seen) - 4
     summary = shortened(hook, room) if hook and room > 15 else kind
     return " ".join(filter(None, (head, "—", summary, topic.seen)))
-
-
-def _with_pointer(lines: list[str], topic: Topic) -> list[str]:
-    title = _SECTIONS.get(topic.type, _SECTIONS["pattern"])
-    page = Page.parse("".join(lines)).with_section(title)
-    return page.inserted(page.named(title)[0], [_pointer(topic)]).splitlines(keepends=True)
-
-
-def _first_to_drop(lines: list[str], topic_at: Mapping[str, Topic], newer: Topic | None = None) -> int | None:
-    """Return the pointer to drop first: that of the fewest sessions, of equals the oldest.
-
-    ``newer``: the topic that needs its room: one of fleet's own goes, of a topic of fewer sessions; None: any.
-    """
-    pointed = [(index, topic_at.get(_pointed_to(line)[1])) for index, line in enumerate(lines)]
-    candidates = [
-        (_count(lines[index], each), each.updated, -index, index)
-        for index, each in pointed
-        if each is not None
-        and not _has_own_words(lines[index])
-        and (newer is None or (_count(lines[index], each) < len(newer.sessions) and _SEEN.search(lines[index])))
-    ]
-    return min(candidates)[-1] if candidates else None
 
 
 # --- the phases -----------------------------------------------------------------------------------------------------
@@ -446,7 +428,7 @@ class Plan(NamedTuple):
         recurrences, matched = Recurrence.among(dated, texts, partial(_DATE.sub, " "))
         recurred = [each for each in recurrences if len(each.sessions) >= RECURRED_MIN]
         flagged = tuple(each.text for each in recurred if each.is_directive)
-        sessions = {one for each in blocks for one in each.sessions}
+        sessions = {one.session for each in blocks for one in each.statements}
         apart = [f"{number} skipped: {why}" for why, number in sorted(skipped.items())]
         apart += [f"{len(flagged)} read as directives, and stay data"] if flagged else []
 

@@ -173,7 +173,7 @@ class Note(NamedTuple):
         at_ms: time of writing, milliseconds since 1970; ``read_ms``: of being read here, where that may be later.
         accesses: number of times it, or a note that it was made of, was shown or found.
         merged: ids of the notes that were consolidated into it.
-        may_change: its text is this agent's alone, and may be edited.
+        may_change: its text and tags are this agent's alone, and may be edited.
         group: notes of another group are never compared with it.
     """
 
@@ -335,7 +335,7 @@ class _Pass:
         for before in gained.values():
             after = self.notes.get(before.id, before)  # one that was consolidated in turn gained nothing
             for field, old, new in ((MERGED_FROM, before.merged, after.merged), ("tags", before.tags, after.tags)):
-                if old != new:
+                if old != new and (field != "tags" or before.may_change):
                     self.changes.append(_Change(MERGES, before.id, field, list(old), list(new)))
 
     def resolve(self, pairs: Sequence[_Pair]) -> tuple[tuple[str, str], ...]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fleet.model.names import normalise
+from fleet.reflect import observations
 from fleet.store import homes
 from fleet.text import screening
 from fleet.text.markdown import Page, Row, rows
@@ -210,8 +211,6 @@ _NOTE_CHARS_MAX = 300
 _PEER_CHARS_MAX = 80
 _OBSERVATIONS_MAX = 30
 _NOTES = "Notes"
-_MARKS = r"\A\s*(?:[#*-]+(?:\s+|$))*"
-"""Marks of headings and lists at the beginning of a line; ``--option``, ``*.pyc`` and ``#12`` are none."""
 _NOTE = r"- (\d{4}-\d{2}-\d{2}): (\S.*)"
 _CHECK = r"- (\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z): (\S.*)"
 
@@ -280,8 +279,7 @@ def _without_notes(text: str) -> str:
 
 def _note(text: str) -> str:
     """Return a note as one line in which nothing is Markdown or a tag; "" for nothing."""
-    line = re.sub(_MARKS, "", screening.one_line(screening.readable(text)))
-    return screening.shortened(line.replace("<!--", "‹!--").replace("-->", "--›"), _NOTE_CHARS_MAX)
+    return screening.shortened(observations.clean(text), _NOTE_CHARS_MAX)
 
 
 def _same(note: str, rows: Sequence[str]) -> str:

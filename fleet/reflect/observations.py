@@ -2,7 +2,7 @@
 
 ``- 2026-03-18T14:32Z | Fixed circular import in utils/auth.ts <!-- tank 8c53a2ca -->``: minute, words, and in a comment
 the agent and the mark of its session, which is short and always the same for one session. A line has under
-``LINE_CHARS_MAX`` characters. Lines of other tools have no comment; those within ``IDLE_MINUTES`` are one session.
+``LINE_CHARS_MAX`` characters. Lines of other tools have no comment; those of a day are one session.
 """
 
 import re
@@ -20,7 +20,6 @@ from fleet.text.markdown import Row
 KINDS = ("commit", "fix", "reuse", "dead-end", "workaround")
 LINE_CHARS_MAX = 120
 """A line has fewer."""
-IDLE_MINUTES = 30
 GOTCHA, PATTERN, BOUNDARY = "Gotcha", "Pattern", "Boundary"
 FLAG = "directive"
 """Word in the comment of an observation that reads as a directive."""
@@ -28,7 +27,6 @@ FLAG = "directive"
 _GOTCHA_KINDS = frozenset(("fix", "dead-end", "workaround", "failed"))
 _SECTIONS = {"commit": "done", "fix": "worked", "dead-end": "failed", "reuse": "learned", "workaround": "learned"}
 """Kind of the section of a daily log that the observations of a kind stand in."""
-_MINUTE_MS = 60_000
 _WORDS_CHARS_MAX = 2_000
 _MARK_CHARS_MAX = 12
 _MARKS = r"\A\s*(?:[>|]\s*|[#*+-]+(?:\s+|$))*"
@@ -75,7 +73,7 @@ class Whose(NamedTuple):
         """Return an observation of this session as a line without its end, and whether it was shortened."""
         words = clean(text)
         flag = FLAG if is_directive(words) else ""
-        words = _labelled(kind, words)
+        words = words if _kind_of(words) == kind else f"{_words('labels')[kind][0]}: {words}"
         head, tail = f"- {minute(at_ms)} | ", f" {self._replace(at='').comment(flag)}"
         room = LINE_CHARS_MAX - 1 - len(head) - len(tail)
         short = screening.shortened(words, room)
@@ -122,15 +120,16 @@ class Statement(NamedTuple):
         return "[REDACTED:" in self.text or bool(screening.screen(self.text).secrets)
 
     @classmethod
-    def observed(cls, page_rows: Iterable[Row]) -> "list[Statement]":
-        """Return the observations among the lines of a page, each with its session."""
-        read: list[tuple[int, Statement]] = []
+    def observed(cls, page_rows: Iterable[Row], unnamed: str = "") -> "list[Statement]":
+        """Return the observations among the lines of a page, each with its session; ``unnamed``: by default its day."""
+        read = list[Statement]()
         for row in page_rows:
             if (match := re.fullmatch(_LINE, row.text.rstrip())) and (ms := dates.to_ms(match["when"])) is not None:
                 by, text = Whose.named_on(row), match["text"].strip()
                 at = minute(ms) if ":" in match["when"] else minute(ms)[:10]
-                read.append((ms, cls(text, at, by.key if by is not None and by.mark else "", _kind_of(text))))
-        return _with_sessions(read)
+                session = by.key if by is not None and by.mark else unnamed or f"@observed {at[:10]}"
+                read.append(cls(text, at, session, _kind_of(text)))
+        return read
 
 
 # --- writing --------------------------------------------------------------------------------------------------------
@@ -158,26 +157,7 @@ def clean(text: str) -> str:
     return re.sub(_MARKS, "", line.replace("<!--", "‹!--").replace("-->", "--›")).strip()
 
 
-def _labelled(kind: str, text: str) -> str:
-    label, *others = _words("labels")[kind]
-    lower = text.casefold()
-    return text if any(re.match(rf"{re.escape(word)}\b", lower) for word in others) else f"{label}: {text}"
-
-
 # --- reading --------------------------------------------------------------------------------------------------------
-
-
-def _with_sessions(read: list[tuple[int, Statement]]) -> list[Statement]:
-    """Return the observations, those without a session assigned to one by the time between them."""
-    named: dict[int, str] = {}
-    last = first = 0
-    for at in sorted((n for n, (_, each) in enumerate(read) if not each.session), key=lambda n: (read[n][0], n)):
-        ms = read[at][0]
-        if not named or ms - last > IDLE_MINUTES * _MINUTE_MS:
-            first = ms
-        last = ms
-        named[at] = f"@observed {minute(first)}"
-    return [each if each.session else each._replace(session=named[at]) for at, (_, each) in enumerate(read)]
 
 
 def _kind_of(text: str) -> str:

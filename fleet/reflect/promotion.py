@@ -89,13 +89,6 @@ class Waiting(NamedTuple):
     why: str
 
 
-class Outcome(NamedTuple):
-    """Result of a promotion: the lessons that entered the memory, and all that wait for a person."""
-
-    promoted: tuple[Due, ...] = ()
-    waiting: tuple[Waiting, ...] = ()
-
-
 class Standing(NamedTuple):
     """State of an agent's memory; ``trouble``: why nothing can be written, or ""."""
 
@@ -159,9 +152,7 @@ class AgentMemory:
         for _ in range(_TRIES_MAX):
             data, memory = self._read()
             after = change(memory)
-            # A symbolic link is never replaced: the file it points to would stay behind, with the person's notes.
-            is_file = not self.path.is_symlink()
-            if after is memory or (is_file and self._runs.swap(self.path, data, after.render())):
+            if after is memory or self._runs.swap(self.path, data, after.render()):
                 return
         raise BusyError(
             f"{self.path} is being written by somebody else; wait for the next `fleet sync`",
@@ -170,14 +161,13 @@ class AgentMemory:
 
     def note_waiting(
         self, held_up: Sequence[Waiting], judged_ids: Iterable[str], known: Collection[str], *, is_all: bool = False
-    ) -> tuple[Waiting, ...]:
-        """Note the lessons that wait now, with those not judged that waited before and did not enter; return them."""
+    ) -> None:
+        """Note the lessons that wait now, with those not judged that waited before and did not enter."""
         before, judged = self._read_noted(), {*known, *judged_ids}
         unjudged = [] if is_all else [each for each in before if each.id not in judged]
         now = (*unjudged, *(each for each in held_up if each.id not in known))
         if now != before:
             self._files.replace(self._noted, msgspec.json.encode(now))
-        return now
 
     def _read(self) -> tuple[bytes, Memory]:
         if self.path.is_symlink():
@@ -209,8 +199,8 @@ class Promotions:
         *,
         rights: Callable[[], Mapping[str, Sequence[str]]] = dict,
         is_all: bool = False,
-    ) -> Outcome:
-        """Bring the lessons with enough evidence into the memory. Idempotent. The log was counted before.
+    ) -> list[Due]:
+        """Bring the lessons with enough evidence into the memory; return them. Idempotent. The log was counted before.
 
         A lesson that cannot enter waits: there is no room, its words may not be those that were counted, the file has
         trouble, or ``[promotion] mode`` says so.
@@ -241,7 +231,8 @@ class Promotions:
 
         self._memory.rewrite(with_due)
         known |= {each.id for each in promoted}
-        return Outcome(tuple(promoted), self._memory.note_waiting(waiting, by_id, known, is_all=is_all))
+        self._memory.note_waiting(waiting, by_id, known, is_all=is_all)
+        return promoted
 
     def _judged(self, memory: Memory, by_id: Mapping[str, Pattern]) -> Iterator[tuple[Due, list[str], str]]:
         """Yield the lessons that are due, each with its kin and why it cannot enter by itself, or ""."""

@@ -27,7 +27,7 @@ from fleet.model.names import normalise
 from fleet.store import consent, process
 from fleet.store.config import BANNED, Reflect
 from fleet.text import dates
-from fleet.text.screening import inert, texts_in
+from fleet.text.screening import texts_in
 
 ANSWER_CHARS_MAX = 512 * 1024
 _OBJECTS_MAX = 60
@@ -238,15 +238,12 @@ class Answer(NamedTuple):
     model: str = ""
 
 
-def ask(reflector: str, settings: Reflect, digest: str, mark: str, known: Sequence[str] = ()) -> Answer:
+def ask(reflector: str, settings: Reflect, digest: str, mark: str) -> Answer:
     """Return the answer of a reflector about a session; a failure is its trouble, and never raised.
 
     ``mark``: a random tag around the digest.
-    ``known``: lessons that it is not to repeat.
     """
-    listed = "".join(f"\n- {inert(each)}" for each in known)
-    known_lessons = f"\n\nKnown already, say nothing of it anew:{listed}" if known else ""
-    prompt_text = f"{_SHAPE}{known_lessons}\n\nThe record of the session:\n<{mark}>\n{digest}\n</{mark}>\n"
+    prompt_text = f"{_SHAPE}\n\nThe record of the session:\n<{mark}>\n{digest}\n</{mark}>\n"
     if reflector == "endpoint":
         return _from_endpoint(settings, prompt_text)
     if reflector == "command":

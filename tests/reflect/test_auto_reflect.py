@@ -471,7 +471,7 @@ def test_a_directive_at_the_top_decides(first, mode):
     """ "Control how promotions work by adding a config directive to the top of .agents.local.md: suggest (default),
     auto, off. This is the default if no directive is present."
     """
-    assert Scratchpad(f"{first}## Session Log\n").mode() == mode
+    assert Scratchpad(f"{first}## Session Log\n").directive()[0] == mode
 
 
 def test_suggest_never_touches_agents_md(project):
@@ -796,11 +796,9 @@ def test_sessions_are_counted_by_id_and_never_by_headings():
     )
     assert not recurring(page, SESSIONS_MIN)
     foreign = "## Session Observations (auto)\n\n" + "".join(
-        f"- 2026-03-18T{hour:02}:{minute:02}Z | the same thing happened here\n"
-        for hour in (9, 12)
-        for minute in (1, 20, 45)
+        f"- 2026-03-{day}T{hour:02}:01Z | the same thing happened here\n" for day in (18, 19) for hour in (9, 12, 15)
     )
-    assert not recurring(foreign, SESSIONS_MIN)
+    assert not recurring(foreign, SESSIONS_MIN), "entries without an id are counted by day"
     assert len(recurring(foreign, 2)) == 1
 
 

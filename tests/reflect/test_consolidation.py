@@ -1084,7 +1084,7 @@ def test_afterwards_a_short_scratchpad_stays_and_all_goes_to_the_daily_log(proje
     assert text.count("### What Worked") == 1
     assert text.startswith("# Daily Log — 2026-03-18\n")
     for block in DailyLog("2026-03-18", text).blocks():
-        assert block.sessions <= {"tank s1", "tank s2"}
+        assert {each.session for each in block.statements} <= {"tank s1", "tank s2"}
 
 
 def test_reflection_goes_on_after_a_migration(project):

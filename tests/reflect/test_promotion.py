@@ -3,6 +3,7 @@
 import json
 import random
 import threading
+from typing import NamedTuple
 
 import pytest
 
@@ -13,7 +14,7 @@ from fleet.model.line import Line
 from fleet.model.names import pattern_id
 from fleet.reflect.evidence import Due, _by_agent
 from fleet.reflect.memory_md import hot
-from fleet.reflect.promotion import AgentMemory, Lessons, Outcome, Promotions
+from fleet.reflect.promotion import AgentMemory, Lessons, Promotions, Waiting
 from fleet.store import config
 from fleet.store.files import Files
 from fleet.store.lines import PATTERNS
@@ -75,13 +76,19 @@ def tell(w: Workspace, *lines: Line) -> None:
             w.files.append(w.clan / PATTERNS.shard(writer), PATTERNS.encode(part) + b"\n")
 
 
+class Outcome(NamedTuple):
+    promoted: tuple[Due, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+
+
 def promote(w: Workspace, agent: str = "velma", **more: object) -> Outcome:
     with w.writing(agent) as writer:
         lessons = records_of(w, agent)
         looked = [*w.patterns.lessons(), *w.notes(agent).lessons()]
         promotions = Promotions(writer, lessons)
         promotions._witnesses.witness = lambda: _by_agent  # nobody fetched a tree that names who pushed what
-        return promotions.enter_due(looked, is_all=True, **more)
+        promoted = promotions.enter_due(looked, is_all=True, **more)
+        return Outcome(tuple(promoted), AgentMemory(w, agent).waiting())
 
 
 def by_hand(w: Workspace, agent: str, pattern: str, **more: object) -> Due:
@@ -262,7 +269,8 @@ def test_what_waits_is_kept_while_others_are_looked_at(w):
     both = promote(w).waiting
     with w.writing("velma") as writer:
         one = w.patterns.lesson(pattern_id(LESSON))
-        assert set(Promotions(writer, Lessons([w.patterns])).enter_due([one]).waiting) == set(both)
+        Promotions(writer, Lessons([w.patterns])).enter_due([one])
+        assert set(AgentMemory(w, "velma").waiting()) == set(both)
     demote(w, "velma", pattern_id(LESSON))
     assert [each.text for each in AgentMemory(w, "velma").standing().waiting] == ["Quote every path"]
     assert [each.text for each in promote(w).waiting] == ["Quote every path"]
