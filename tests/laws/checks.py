@@ -1015,7 +1015,9 @@ def a_new_replica_says_its_edits_again(t: Any, line: Line, old: str, cut: str) -
     """What it had written is seen now, under a stamp of today, and does not come back as from the future."""
     me, stamp = "dora.00000004", after(line, cut)
     delta = t.reissue(line, old, me, stamp, cut)
-    ahead = {f: edit for f, edit in line.w.get(old, Column()).set.items() if edit[0] > cut}
+    marks = line.marks("over")
+    own = line.w.get(old, Column()).set
+    ahead = {f: edit for f, edit in own.items() if edit[0] > max(cut, marks.get((old, f), ""))}
     assert (delta is None) == (not ahead)
     if delta is None:
         return
