@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from fleet.share.git import GitRemote
 from fleet.share.remote import Files, Mark
-from fleet.store.tree import GitTree, Paths, TreeGoneError, sort_entries
+from fleet.store.tree import NOT_PLAIN, GitTree, Paths, TreeGoneError, sort_entries
 
 
 class Whole(Files):
@@ -25,7 +25,7 @@ class PullingRemote(GitRemote):
         entries = sort_entries(tree._bare.listing(head), tree._bare.ignored())
         new = entries.files
         # What is there and is not read is not gone.
-        there = {*new, *entries.large, *entries.ignored}
+        there = {*new, *(path for path, why in entries.unread.items() if why != NOT_PLAIN)}
         files = {path: b"" for path in old or () if path not in there}
         files |= {path: tree.read(oid) for path, (oid, _) in new.items() if (old or {}).get(path, ("",))[0] != oid}
         return (Whole(files) if old is None else files), head

@@ -17,7 +17,6 @@ from fleet.model import names
 from fleet.model.errors import DiskError, FleetError, NoError, UsageError
 from fleet.reflect.evidence import Witnesses
 from fleet.share.git import Address, Repository, check_branch
-from fleet.share.live import access
 from fleet.store import config, consent, git, homes, replica
 from fleet.store.files import Files
 from fleet.store.runs import Runs
@@ -200,7 +199,7 @@ _CHECKS: dict[str, Callable[[str], object]] = {
     "share.remote": Address.typed,
     "share.branch": check_branch,
     "sleep.zone": _check_zone,
-    "live.url": access.check,
+    "live.url": lambda url: consent.Endpoint(url, "ws").check(),
     **dict.fromkeys(
         ("semantic.url", "reflect.url", "reflect.honcho_url", "notify.webhook"),
         lambda url: consent.Endpoint(url).check(),

@@ -27,8 +27,10 @@ app = output.commands()
 @app.command("poll")
 def _poll(local: Annotated[bool, flag("--local", "Only what concerns this machine; no sync.")] = False) -> None:
     """Do all timed work that is due, once. A sidecar does so again and again; cron may."""
+    from fleet.serve.tick import Tick  # with the verbs, which a sidecar does not import
+
     with output.acting() as (workspace, who):
-        ticked = schedule.tick(workspace, who).run(local=local)
+        ticked = Tick(workspace, who).run(local=local)
     output.show(msgspec.to_builtins(ticked), _rows(ticked))
     for error in ticked.errors:
         output.hint(error)
@@ -157,7 +159,7 @@ def _status() -> None:
     """Show whether this sidecar runs, since when, and how the last sync went. Exits 1 when it does not run."""
     with output.acting() as (workspace, named):
         holder = units.Seat(workspace.files, workspace.local, named).holder()
-        marks = schedule.Memory(workspace.files, workspace.local).read()
+        marks = schedule.Memory(workspace).read()
         document = {
             "agent": named,
             "running": holder is not None,

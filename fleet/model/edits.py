@@ -182,13 +182,13 @@ def set_field(line: Line, field: str, value: Any, me: str, stamp: str, cut: str)
 def reissue(line: Line, old: str, me: str, stamp: str, cut: str, withheld: "Withheld | None" = None) -> Line | None:
     """Return the edits of a replica whose clock ran ahead, under the replica that replaces it; None for none.
 
-    These are its edits beyond the cut, without those that are withheld: others may have made them. Adds and counts are
-    not repeated: they are folded whatever their stamp. Edits that it had replaced, and that are later than the new
-    stamp, get a mark in ``over``.
+    These are its edits beyond the cut, without those that are withheld, since others may have made them, and those that
+    somebody has replaced. Adds and counts are not repeated: they are folded whatever their stamp. Edits that it had
+    replaced, and that are later than the new stamp, get a mark in ``over``.
     """
     theirs = withheld.after.set if withheld is not None else {}
-    own = line.w.get(old, NOTHING).set.items()
-    ahead = {field: edit for field, edit in own if edit[0] > cut and edit != theirs.get(field)}
+    own, marks = line.w.get(old, NOTHING).set.items(), line.marks("over")
+    ahead = {f: e for f, e in own if e[0] > max(cut, marks.get((old, f), "")) and e != theirs.get(f)}
     if not ahead:
         return None
     over: dict[str, dict[str, str]] = {}

@@ -1,38 +1,29 @@
-"""Schedule of a workspace's timed work: what is due and when, and one tick that does it.
+"""Schedule of a workspace's timed work: what is due and when.
 
-What is due is computed from marks alone, without files, clocks or waiting. A wall clock may jump: a machine sleeps,
-somebody sets it. So no wait is longer than the longest interval of its kind. A sidecar, cron and a simulator hand in
-the functions that do the work. A fault in one part is reported, and keeps no other part from its work.
+It is computed from marks alone, without files, clocks or waiting. A wall clock may jump: a machine sleeps, somebody
+sets it. So no wait is longer than the longest interval of its kind.
 """
 
 import hashlib
 import json
 import os
 import random
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import msgspec
 
 from fleet.hosts.local import LocalFolder
-from fleet.model.errors import FleetError
 from fleet.store import changes, homes
 from fleet.store.config import Sidecar
-from fleet.store.files import Files
 from fleet.store.workspace import Workspace
 
 CLAN = "clan-learnings"
 LOGS = ("patterns", "discoveries")
 _OWN = ("corrections.md", "memory.md", "JOURNAL.md", "notes.jsonl")
 
-EXIT_PARTIAL = 3
 FILE_NAME = "poll.json"
-ROUNDS_MAX = 4
-"""Rounds of work in one tick, each because files changed during the one before; more waits for the next tick."""
 
 SLEEP_S = 3_600.0
 """Interval at which a sleep is tried: it does nothing while its gates are closed."""
@@ -168,7 +159,7 @@ def _until(moment_ms: int, now: Now, longest_s: float) -> float:
 # --- one tick ------------------------------------------------------------------------------------------------------
 
 
-class _LocalWork(msgspec.Struct, kw_only=True):
+class LocalWork(msgspec.Struct, kw_only=True):
     """Work that was done; ``ready``: whose start was made ready; ``reflected``: a summary of each ended session."""
 
     promoted: list[str] = []
@@ -177,7 +168,7 @@ class _LocalWork(msgspec.Struct, kw_only=True):
     reflected: list[str] = []
 
 
-class _SyncSummary(msgspec.Struct, kw_only=True):
+class SyncSummary(msgspec.Struct, kw_only=True):
     """Result of a sync: lines out, records new or changed in, lessons promoted, whether something was skipped."""
 
     lines_out: int = 0
@@ -198,8 +189,8 @@ class TickResult(msgspec.Struct, kw_only=True):
         next_s: in how many seconds work or a sync is due, unless a file changes before.
     """
 
-    worked: _LocalWork | None = None
-    synced: _SyncSummary | None = None
+    worked: LocalWork | None = None
+    synced: SyncSummary | None = None
     why: str = ""
     slept: str = ""
     errors: list[str] = []
@@ -207,170 +198,19 @@ class TickResult(msgspec.Struct, kw_only=True):
     next_s: float = 0.0
 
 
-@dataclass(frozen=True)
 class Memory:
-    """The file of the marks."""
+    """The file of a workspace's marks."""
 
-    files: Files
-    local: Path
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._path = workspace.local / FILE_NAME
 
     def read(self) -> Marks:
         """Return the marks."""
-        return Marks.parsed(self.files.read(self.local / FILE_NAME))
+        return Marks.parsed(self._workspace.files.read(self._path))
 
     def change(self, how: Callable[[Marks], Marks]) -> None:
         """Change the marks under a lock: one process may work here while another one syncs."""
-        with self.files.lock(self.local / "locks" / "marks.lock"):
+        with self._workspace.lock("marks"):
             marks = msgspec.json.encode(how(self.read()))
-            self.files.replace(self.local / FILE_NAME, marks + b"\n", is_durable=False)
-
-
-@dataclass
-class _Tick:
-    """One tick over one workspace.
-
-    Attributes:
-        digest: returns the digest of the files.
-        work: settles, promotes, renders, makes ready.
-        sync: exchanges with the clan, or returns the reason why not.
-        waiting: returns how many lines wait to go out and could.
-        alone: holds the lock of the given name, so that no two processes do the same at once.
-        sleep: reflects, consolidates and tidies what waits; returns the id of its run, "" for none.
-    """
-
-    now_ms: Callable[[], int]
-    digest: Callable[[], str]
-    work: Callable[[], _LocalWork]
-    sync: Callable[[], _SyncSummary | str]
-    waiting: Callable[[], int]
-    alone: Callable[[str], AbstractContextManager[None]]
-    memory: Memory
-    settings: Sidecar
-    rng: random.Random
-    sleep: Callable[[], str] = str
-    done: TickResult = field(default_factory=TickResult)
-
-    def run(self, *, local: bool = False) -> TickResult:
-        """Do what is due; with ``local``, only what concerns this machine alone."""
-        self._work_if_due()
-        if not local:
-            self._sync_if_due()
-            self._work_if_due()  # on what came in
-        self._sleep_if_due()
-        marks, now = self.memory.read(), self._now()
-        self.done.next_s = min(marks.work_in_s(now, self.settings), marks.sync_in_s(now, self.settings))
-        return self.done
-
-    def _now(self) -> Now:
-        return Now(self.now_ms(), self.digest())
-
-    def _work_if_due(self) -> None:
-        if self.memory.read().work_in_s(self._now(), self.settings):
-            return
-        with self._reporting(), self.alone("poll"):
-            for _ in range(ROUNDS_MAX):
-                now = self._now()
-                if self.memory.read().work_in_s(now, self.settings):
-                    return  # another process did it while we waited
-                self._add(self.work())
-                # The digest from before the work: the work itself changes files, and others may have, too. Then all is
-                # done once more, until nothing has changed.
-                self.memory.change(partial(Marks.worked, now_ms=now.ms, digest=now.digest))
-
-    def _sleep_if_due(self) -> None:
-        if self.memory.read().sleep_in_s(self._now()):
-            return
-        now_ms = self.now_ms()
-        self.memory.change(lambda marks: msgspec.structs.replace(marks, slept_ms=now_ms))
-        with self._reporting():
-            self.done.slept = self.sleep()
-
-    def _add(self, more: _LocalWork) -> None:
-        done = self.done.worked = self.done.worked or _LocalWork()
-        done.promoted += more.promoted
-        done.ready = sorted({*done.ready, *more.ready})
-        done.page |= more.page
-        done.reflected += more.reflected
-
-    def _sync_if_due(self) -> None:
-        if self.memory.read().sync_in_s(self._now(), self.settings):
-            return
-        with self._reporting(), self.alone("poll-sync"):
-            if self.memory.read().sync_in_s(self._now(), self.settings):
-                return
-            try:
-                synced = self.sync()
-            except FleetError as why:
-                message = str(why)
-                self.memory.change(lambda marks: marks.failed(self.now_ms(), message, self.rng))
-                raise
-            if isinstance(synced, str):
-                self.done.why = synced
-                self._mark_synced(is_reached=False)
-                return
-            self.done.synced = synced
-            self._mark_synced(is_reached=True)
-            if synced.partial:
-                self.done.exit = self.done.exit or EXIT_PARTIAL
-
-    def _mark_synced(self, *, is_reached: bool) -> None:
-        """Take the digest before lines that wait are counted: a line that is written in between changes it again."""
-        digest = self.digest()
-        sent = digest if not is_reached or not self.waiting() else ""
-
-        def marked(marks: Marks) -> Marks:
-            after = marks.synced(self.now_ms(), sent, self.settings, self.rng)
-            return after if is_reached else msgspec.structs.replace(after, synced_ms=marks.synced_ms)
-
-        self.memory.change(marked)
-
-    @contextmanager
-    def _reporting(self) -> Iterator[None]:
-        try:
-            yield
-        except FleetError as why:
-            self.done.errors.append(str(why))
-            self.done.exit = self.done.exit or why.exit_code
-
-
-# --- the tick of a workspace ------------------------------------------------------------------------------------------
-
-
-def tick(workspace: Workspace, agent: str) -> _Tick:
-    """Return a tick of a workspace, as one of its agents."""
-    # Late: a sidecar imports this module for what is due, and stays small. The process of a tick imports the verbs.
-    from fleet.app import session_end, sharing, sleeping, starting
-    from fleet.share.outgoing import Outbox
-
-    def sleep() -> str:
-        if workspace.config.sleep.off or workspace.is_read_only:
-            return ""
-        return sleeping.sleep(workspace, agent).run
-
-    def work() -> _LocalWork:
-        reflected = session_end.reflect_due(workspace)
-        promoted, page = sharing.update_here(workspace, agent)
-        ready = starting.make_ready(workspace)
-        return _LocalWork(promoted=promoted, ready=ready, page=page, reflected=[each.summary() for each in reflected])
-
-    def sync() -> _SyncSummary | str:
-        done = sharing.sync_if_agreed(workspace, agent)
-        if done.why:
-            return done.why
-        records_in = done.patterns_in + done.discoveries_in
-        return _SyncSummary(
-            lines_out=done.out, records_in=records_in, promoted=list(done.promoted), partial=done.is_partial
-        )
-
-    return _Tick(
-        now_ms=workspace.world.wall_ms,
-        digest=lambda: digest(fingerprints(workspace)),
-        work=work,
-        sync=sync,
-        waiting=lambda: Outbox(workspace).waiting().count,
-        alone=workspace.lock,
-        memory=Memory(workspace.files, workspace.local),
-        settings=workspace.config.sidecar,
-        rng=random.Random(),  # noqa: S311 - no secret
-        sleep=sleep,
-    )
+            self._workspace.files.replace(self._path, marks + b"\n", is_durable=False)

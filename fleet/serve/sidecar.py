@@ -432,7 +432,7 @@ def run(workspace: Workspace, agent: str) -> bool:
         agent=agent,
         fingerprints=partial(fingerprints, workspace),
         configured=lambda: config.load(workspace.root / config.FILE_NAME),
-        marks=Memory(workspace.files, workspace.local).read,
+        marks=Memory(workspace).read,
         now_ms=now_ms,
         tick=partial(_ticked, workspace.root, agent),
         log=log,

@@ -158,23 +158,14 @@ class GitRemote:
 
     def _warn_of_unread(self, changed: Container[str], listing: dict[str, Entry]) -> None:
         """Warn of the new entries of a tree that are not read."""
-        entries = tree.sort_entries(listing, self._copy.ignored())
-        parts = (entries.refused, entries.large, entries.ignored)
-        refused, large, ignored = ([path for path in part if path in changed] for part in parts)
-        self.skipped += len(refused) + len(large) + len(ignored)
-        if ignored:
-            named = _listed([f"{path} ({entries.ignored[path]})" for path in ignored])
-            what = counted(len(ignored), "file is", "files are")
-            self.warnings.append(f"{self.name}: {what} held, not read and not dropped: {named}")
-        for path in large:
-            is_one = listing[path].size > tree.BLOB_BYTES_MAX
-            verb, limit = ("is", tree.BLOB_BYTES_MAX) if is_one else ("makes the pull", tree.TREE_BYTES_MAX)
-            self.warnings.append(f"{self.name}: {path} {verb} larger than {limit // 2**20} MiB: not read")
-        if refused:
-            named = _listed(refused)
-            what = counted(len(refused), "tree entry that is no plain file", "tree entries that are no plain files")
-            status = "not read; `fleet status` lists the clan's, with what to do"
-            self.warnings.append(f"{self.name}: refused {what}: {named}: {status}")
+        by_reason: dict[str, list[str]] = {}
+        for path, why in tree.sort_entries(listing, self._copy.ignored()).unread.items():
+            if path in changed:
+                by_reason.setdefault(why, []).append(path)
+        for why, paths in by_reason.items():
+            self.skipped += len(paths)
+            what = counted(len(paths), "file is", "files are")
+            self.warnings.append(f"{self.name}: {what} held, not read and not dropped: {_listed(paths)}: {why}")
 
     def _fetch_head(self) -> Mark:
         """Bring our copy of the branch up to date and return its head, "" where there is none."""

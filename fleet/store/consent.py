@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from ipaddress import ip_address
+from typing import Literal
 from urllib.parse import urlsplit
 
 from fleet.model.errors import UsageError
@@ -50,28 +51,32 @@ def is_loopback(host: str) -> bool:
 
 
 class Endpoint:
-    """HTTP address that lessons may be sent to."""
+    """Address that lessons may be sent to: over HTTP, or, with the scheme ``ws``, that of a live server."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, scheme: Literal["http", "ws"] = "http") -> None:
         self.url = url
+        self._scheme = scheme
 
     def check(self) -> str:
         """Return the address; raise ``UsageError`` for an invalid one, clear text beyond this machine, or a login."""
-        url = self.url
+        url, scheme = self.url, self._scheme
         try:
             parts = urlsplit(url)
             host, has_port = parts.hostname or "", parts.port != 0
+            host.encode("idna")  # an invalid name fails here, and not in the lookup
         except ValueError:
             parts, host, has_port = urlsplit(""), "", False
-        is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
-        if not (is_safe and host and has_port and url.isprintable() and " " not in url) or "@" in parts.netloc:
-            scheme = f"{parts.scheme}://" if url.lower().startswith(f"{parts.scheme}://") else ""
-            rest = url[len(scheme) :].rpartition("@")[2]
+        is_safe = parts.scheme == f"{scheme}s" or (parts.scheme == scheme and is_loopback(host))
+        is_whole = scheme == "http" or not (parts.query or parts.fragment)  # the name of a room goes behind it
+        is_plain = url.isprintable() and " " not in url and "@" not in parts.netloc
+        if not (is_safe and host and has_port and is_whole and is_plain):
+            start = f"{parts.scheme}://" if url.lower().startswith(f"{parts.scheme}://") else ""
+            rest = url[len(start) :].rpartition("@")[2]
             place = re.split(r"[?#]", rest, maxsplit=1)[0]
-            shown = f"{scheme}{'***@' * ('@' in url)}{place}"[:200] + "?***" * (place != rest)
+            shown = f"{start}{'***@' * ('@' in url)}{place}"[:200] + "?***" * (place != rest)
             raise UsageError(
-                f"{shown!r} is no address that fleet sends to: https://HOST, or http:// on this machine, and no "
-                "user or password in it (a key stands in a variable FLEET_*). Nothing was sent"
+                f"{shown!r} is no address that fleet sends to: {scheme}s://HOST, or {scheme}:// on this machine, and "
+                "no user or password in it (a key stands in a variable FLEET_*). Nothing was sent"
             )
         return url
 

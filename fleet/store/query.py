@@ -4,7 +4,7 @@ import heapq
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import attrgetter
 from sqlite3 import Connection
@@ -15,7 +15,7 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.line import Line
 from fleet.model.names import pattern_id
-from fleet.model.pattern import Merges, Pattern, Policy, fold, is_blocked, merged
+from fleet.model.pattern import Merges, Pattern, fold, is_blocked, merged
 from fleet.store.database import checked, get_meta, sharing
 from fleet.store.ingest import Ingest
 from fleet.store.lines import DISCOVERIES
@@ -74,10 +74,10 @@ class _Table:
     """Queries that both tables have."""
 
     _name: Literal["pattern", "discovery"]
-    _index: Literal["words", "found"]
 
     def __init__(self, ingest: Ingest) -> None:
         self._ingest = ingest
+        self._policy = ingest.policy
 
     def beginning(self, prefix: str) -> list[str]:
         """Return the ids that begin with a prefix, sorted."""
@@ -120,11 +120,7 @@ class _Table:
 class Patterns(_Table):
     """The patterns of one database."""
 
-    _name, _index = "pattern", "words"
-
-    def __init__(self, ingest: Ingest, policy: Callable[[], Policy]) -> None:
-        super().__init__(ingest)
-        self._policy = policy
+    _name = "pattern"
 
     @property
     def generation(self) -> int:
@@ -319,13 +315,9 @@ class Patterns(_Table):
 
 
 class Discoveries(_Table):
-    """The discoveries of one database but for retracted ones, and those stamped beyond the ``cut`` of the moment."""
+    """The discoveries of one database but for retracted ones, and those stamped beyond the cut of the moment."""
 
-    _name, _index = "discovery", "found"
-
-    def __init__(self, ingest: Ingest, cut: Callable[[], str]) -> None:
-        super().__init__(ingest)
-        self._cut = cut
+    _name = "discovery"
 
     def get(self, id_: str) -> Discovery | None:
         """Return one entry, a retraction or a retracted one, too."""
@@ -333,11 +325,12 @@ class Discoveries(_Table):
 
     def newest(self, count: int) -> list[Discovery]:
         """Return the newest discoveries of the clan, oldest of them first, as ``tail`` would."""
-        return self._entries(f"WHERE {_SHOWN} ORDER BY at DESC, id DESC LIMIT ?", self._cut(), max(count, 0))[::-1]
+        where = f"WHERE {_SHOWN} ORDER BY at DESC, id DESC LIMIT ?"
+        return self._entries(where, self._policy().cut, max(count, 0))[::-1]
 
     def count(self) -> int:
         """Return how many discoveries there are to show."""
-        return int(self._rows(f"SELECT count(*) FROM discovery WHERE {_SHOWN}", self._cut())[0][0])
+        return int(self._rows(f"SELECT count(*) FROM discovery WHERE {_SHOWN}", self._policy().cut)[0][0])
 
     def count_by(self, name: str, since: str) -> int:
         """Return how many entries a replica, or an agent, logged from some time on."""
@@ -350,7 +343,7 @@ class Discoveries(_Table):
 
     def shown(self) -> list[Discovery]:
         """Return the discoveries to show, by time."""
-        return self._entries(f"WHERE {_SHOWN} ORDER BY at, id", self._cut())
+        return self._entries(f"WHERE {_SHOWN} ORDER BY at, id", self._policy().cut)
 
     def shared_behind(self, generation: int, row: int, count: int) -> list[tuple[Discovery, tuple[int, int]]]:
         """Return the branch's lines that changed after a place: each with its place, a generation and a row."""
@@ -372,12 +365,12 @@ class Discoveries(_Table):
             "WHERE found MATCH ? AND d.retracts = '' AND d.at <= ? "
             "AND d.id NOT IN (SELECT retracts FROM discovery WHERE retracts != '') ORDER BY rank, d.at DESC LIMIT ?"
         )
-        return [(row[0], row[1]) for row in self._rows(query, expression, self._cut(), count)]
+        return [(row[0], row[1]) for row in self._rows(query, expression, self._policy().cut, count)]
 
     def holding(self, parts: Sequence[str]) -> list[Discovery]:
         """Return the entries that have all parts literally, newest first."""
         where = f"{_SHOWN} ORDER BY at DESC LIMIT ?"
-        entries = map(self.get, self._holding(parts, where, self._cut(), _HOLDING_MAX))
+        entries = map(self.get, self._holding(parts, where, self._policy().cut, _HOLDING_MAX))
         texts = ((each, (each.problem, each.solution, each.context, each.type, *each.tags)) for each in entries if each)
         return [each for each, of_entry in texts if self.holds("\n".join(of_entry), parts)]
 

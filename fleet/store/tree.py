@@ -51,8 +51,9 @@ _NO_LINES = frozenset({PAGE, DISCOVERIES_PAGE, FRONT_PAGE, MEMBERS, ATTRIBUTES, 
 _NAMING = (b'"id":"', b'"id": "')
 _PLAIN = "100644"
 _LINKS = ("120000", "160000")
-_NOT_PLAIN = "no plain file: who committed it puts one there, or takes the x bit away (git update-index --chmod=-x)"
+NOT_PLAIN = "no plain file: who committed it puts one there, or takes the x bit away (git update-index --chmod=-x)"
 _LARGE = f"larger than the {limits.SHARD_BYTES_MAX // 2**20} MiB that are read of one replica"
+_TOO_LARGE = f"larger than {BLOB_BYTES_MAX // 2**20} MiB, or behind {TREE_BYTES_MAX // 2**20} MiB of other files"
 MISNAMED = "no name of a replica's file, `<agent>.<8 hex digits>.jsonl`: whoever writes it gives it one"
 """Reason why a file of lines among the shards is not read."""
 _FOLDERS = tuple(f"{kind.name}.d/" for kind in KINDS)
@@ -76,17 +77,10 @@ class TreeGoneError(FleetError):
 
 
 class _SortedEntries(msgspec.Struct, frozen=True):
-    """The entries of a tree, by how they are treated."""
+    """The entries of a tree: the content that is read, and why each path of ours, or link, is not read."""
 
     files: Paths
-    """Content that is read."""
-    refused: list[str]
-    """Paths that are no plain files: links of any name, and whatever else sits at one of the clan's paths."""
-    large: list[str]
-    """Paths that are larger than a file, or than what is left of a tree, may be."""
-    ignored: dict[str, str]
-    """Paths of which more is there than one writer or a clan may bring, or with no name of a shard, and why each is not
-    read."""
+    unread: dict[str, str]
 
 
 def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str]) -> _SortedEntries:
@@ -94,22 +88,14 @@ def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str]) -> _S
 
     Contents that are ignored are ``known`` by their ids, with the reason (see ``too_much``).
     """
-    entries = _SortedEntries({}, [], [], {})
-    total = 0
+    entries = _SortedEntries({}, {})
+    room = TREE_BYTES_MAX
     for path in sorted(listing, key=lambda path: ("/" in path, path)):
-        entry, is_ours = listing[path], is_clan_path(path)
-        if entry.mode in _LINKS or (is_ours and (entry.mode != _PLAIN or entry.size < 0)):
-            entries.refused.append(path)
-        elif not is_ours and path.startswith(_FOLDERS) and path.endswith(".jsonl"):
-            entries.ignored[path] = MISNAMED
-        elif is_ours and (why := known.get(entry.oid)):
-            entries.ignored[path] = why
-        elif is_ours and "/" in path and entry.size > limits.SHARD_BYTES_MAX:
-            entries.ignored[path] = _LARGE
-        elif is_ours and (entry.size > BLOB_BYTES_MAX or total + entry.size > TREE_BYTES_MAX):
-            entries.large.append(path)
-        elif is_ours:
-            total += entry.size
+        entry = listing[path]
+        if why := _why_unread(path, entry, known, room):
+            entries.unread[path] = why
+        elif is_clan_path(path):
+            room -= entry.size
             entries.files[path] = _Blob(entry.oid, entry.size)
     shards = [path for path in entries.files if "/" in path]
     if len(shards) > limits.SHARDS_MAX:
@@ -118,8 +104,22 @@ def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str]) -> _S
         long.sort(key=lambda path: (-entries.files[path].size, path))
         for path in {*shards} - {*long[: limits.SHARDS_MAX]}:
             del entries.files[path]
-            entries.ignored[path] = f"beyond the {limits.SHARDS_MAX:,} shards of a clan that are read"
+            entries.unread[path] = f"beyond the {limits.SHARDS_MAX:,} shards of a clan that are read"
     return entries
+
+
+def _why_unread(path: str, entry: "Entry", known: Mapping[str, str], room: int) -> str:
+    """Return why an entry is not read, going by its place, mode and size; "" for any other. ``room``: bytes left."""
+    is_ours = is_clan_path(path)
+    if entry.mode in _LINKS or (is_ours and (entry.mode != _PLAIN or entry.size < 0)):
+        return NOT_PLAIN
+    if not is_ours:
+        return MISNAMED if path.startswith(_FOLDERS) and path.endswith(".jsonl") else ""
+    if entry.oid in known:
+        return known[entry.oid]
+    if "/" in path and entry.size > limits.SHARD_BYTES_MAX:
+        return _LARGE
+    return _TOO_LARGE if entry.size > min(BLOB_BYTES_MAX, room) else ""
 
 
 def too_much(path: str, content: IO[bytes]) -> str:
@@ -189,8 +189,8 @@ class GitTree:
     def ignored(self) -> dict[str, str]:
         """Return the clan's paths of the tree that is taken in which are not read, and why."""
         with suppress(TreeGoneError):
-            entries = self._sorted(self.head())
-            return entries.ignored | dict.fromkeys(filter(is_clan_path, entries.refused), _NOT_PLAIN)
+            unread = self._sorted(self.head()).unread
+            return {path: why for path, why in unread.items() if why == MISNAMED or is_clan_path(path)}
         return {}
 
     def has(self, path: str) -> bool:

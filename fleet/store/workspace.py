@@ -98,8 +98,8 @@ class Workspace:
         self.tree.is_current = self._is_tree_current
         self.db = self._ingest(f"state-{SCHEMA_NUMBER}.db", self._sources, self.tree)
         self.clock = Clock(self.files, self.local / "clock", self.world.wall_ms, self.db.newest)
-        self.patterns = Patterns(self.db, self.policy)
-        self.discoveries = Discoveries(self.db, self.clock.cut)
+        self.patterns = Patterns(self.db)
+        self.discoveries = Discoveries(self.db)
         self._notes: dict[str, Ingest] = {}
         if is_no_folder(self.local / "locks"):
             self.warn(f"{self.local / 'locks'} is a link or a file where a folder belongs; remove it. Nothing is lost")
@@ -198,7 +198,7 @@ class Workspace:
         if agent not in self._notes:
             sources = partial(ingest.Source.found, "notes.jsonl", PATTERNS, self.notes_file(agent))
             self._notes[agent] = self._ingest(f"private-{agent}-{SCHEMA_NUMBER}.db", sources, None)
-        return Patterns(self._notes[agent], self.policy)
+        return Patterns(self._notes[agent])
 
     def agents_with_notes(self) -> list[str]:
         """Return the agents here that have private lessons; none if the register of writers is damaged."""

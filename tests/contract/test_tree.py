@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fleet.store.git import Bare, Entry
-from fleet.store.tree import FETCHED, GitTree, TreeGoneError, _gone, sort_entries
+from fleet.store.tree import FETCHED, NOT_PLAIN, GitTree, TreeGoneError, _gone, sort_entries
 from tests.memory_remote import MemoryTree
 
 ONE = "patterns.d/popashot.7f3a91c2.jsonl"
@@ -201,5 +201,5 @@ def test_of_a_tree_only_plain_files_at_the_clans_paths_are_read(monkeypatch: pyt
     }
     found = sort_entries(listing, {})
     assert found.files == {ONE: ("a", 60), "patterns.jsonl": ("c", 50)}
-    assert {*found.refused} == {"members.toml", "link"}
-    assert {*found.large} == {"discoveries.jsonl", TWO}
+    assert found.unread.keys() == {"members.toml", "link", "discoveries.jsonl", TWO}
+    assert found.unread["members.toml"] == found.unread["link"] == NOT_PLAIN

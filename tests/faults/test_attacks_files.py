@@ -396,11 +396,11 @@ HARMS = {
     },
 }
 TOLD = {
-    "a link for the edition": "refused",
-    "a link for a folder": "refused",
-    "a link for a shard": "refused",
-    "a submodule": "refused",
-    "an executable": "refused",
+    "a link for the edition": "no plain file",
+    "a link for a folder": "no plain file",
+    "a link for a shard": "no plain file",
+    "a submodule": "no plain file",
+    "an executable": "no plain file",
     "other names": "3 files are held",
 }
 

@@ -315,6 +315,24 @@ def test_what_was_retired_while_the_clock_ran_ahead_does_not_come_back(bench):
     assert bench.seen("velma") == {"It stays": 1}
 
 
+def test_what_others_replaced_of_the_edits_from_the_future_is_not_said_again(bench):
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+    pattern = bench.correct("velma", LESSON)
+    at(bench, NOW_MS, "velma", "tank")
+    bench.now_ms = NOW_MS + TEN_YEARS_MS
+    bench.run("velma", "edit", pattern, "--set", "category=ahead", "--set", "trigger=Bash:ahead *")
+    at(bench, bench.now_ms, "velma")
+    at(bench, NOW_MS + HOUR_MS, "tank")
+    bench.run("tank", "edit", pattern, "--set", "category=of today")
+    at(bench, NOW_MS + HOUR_MS, "tank")
+    at(bench, NOW_MS + TEN_YEARS_MS + HOUR_MS, "velma")
+    at(bench, NOW_MS + 2 * HOUR_MS, "velma", "tank")
+    for agent in ("velma", "tank"):
+        lesson = json.loads(bench.run(agent, "show", pattern, "--json").stdout)
+        assert (lesson["category"], lesson["trigger"]) == ("of today", "Bash:ahead *")
+
+
 def test_a_lent_name_under_which_a_clock_ran_ahead_is_told(tmp_path):
     (tmp_path / "fleet.toml").write_text("")
     told = []

@@ -12,10 +12,12 @@ import pytest
 
 from fleet.model.errors import DiskError
 from fleet.serve import schedule, sidecar
-from fleet.serve.schedule import ROUNDS_MAX, Marks, Memory, Now, _LocalWork, _SyncSummary, _Tick
+from fleet.serve.schedule import LocalWork, Marks, Memory, Now, SyncSummary
+from fleet.serve.tick import ROUNDS_MAX, Tick
 from fleet.share.remote import RemoteUnavailable
 from fleet.store.config import Sidecar
 from fleet.store.files import Files
+from fleet.store.workspace import Workspace, World
 from tests.serve.conftest import until
 
 NOW = 1_800_000_000_000
@@ -147,45 +149,41 @@ class Bench:
     """A tick whose world is made up: files are a counter, the clan answers as it is told."""
 
     def __init__(self, folder):
-        self.memory = Memory(Files(folder), folder / ".fleet")
         self.ms = NOW
+        self.workspace = Workspace(folder, World(wall_ms=lambda: self.ms, durable=False))
+        self.workspace.config.sidecar = SETTINGS
+        self.workspace.lock = self.alone
+        self.memory = Memory(self.workspace)
         self.version = 0
         self.did: list[str] = []
         self.locked: list[str] = []
         self.on_lock = lambda name: None
         self.on_work = lambda: None
-        self.on_sync = lambda: _SyncSummary(lines_out=1)
+        self.on_sync = lambda: SyncSummary(lines_out=1)
         self.waiting = 0
 
-    def work(self) -> _LocalWork:
+    def work(self) -> LocalWork:
         self.did.append("work")
         self.on_work()
-        return _LocalWork()
+        return LocalWork()
 
-    def sync(self) -> _SyncSummary:
+    def sync(self) -> SyncSummary:
         self.did.append("sync")
         return self.on_sync()
 
     @contextmanager
     def alone(self, name):
-        self.on_lock(name)
+        if name != "marks":
+            self.on_lock(name)
         self.locked.append(name)
         yield
         self.locked.remove(name)
 
     def tick(self, **how):
         self.did.clear()
-        tick = _Tick(
-            now_ms=lambda: self.ms,
-            digest=lambda: str(self.version),
-            work=self.work,
-            sync=self.sync,
-            waiting=lambda: self.waiting,
-            alone=self.alone,
-            memory=self.memory,
-            settings=SETTINGS,
-            rng=Middle(),
-        )
+        tick = Tick(self.workspace, "ann", Middle())
+        tick._digest, tick._count_waiting = lambda: str(self.version), lambda: self.waiting
+        tick._work, tick._sync, tick._sleep = self.work, self.sync, str
         return tick.run(**how)
 
 
@@ -204,7 +202,7 @@ def test_a_second_tick_finds_nothing_to_do(bench):
 def test_what_a_sync_brought_is_worked_on_in_the_same_tick(bench):
     def sync():
         bench.version += 1
-        return _SyncSummary()
+        return SyncSummary()
 
     bench.on_sync = sync
     bench.tick()
@@ -237,7 +235,7 @@ def test_work_and_sync_are_done_alone_and_not_again_by_who_had_to_wait(bench):
 
     def sync():
         assert bench.locked == ["poll-sync"]
-        return _SyncSummary()
+        return SyncSummary()
 
     bench.on_work, bench.on_sync = work, sync
     bench.tick()
@@ -290,7 +288,7 @@ def test_a_remote_that_is_away_is_asked_less_and_less_and_caught_up_with_when_it
         bench.tick()
         tried += bench.did.count("sync")
     assert 5 <= tried <= 8
-    bench.on_sync = _SyncSummary
+    bench.on_sync = SyncSummary
     bench.ms += 225 * S
     assert bench.tick().synced is not None
     assert bench.memory.read().failures == 0
@@ -308,7 +306,7 @@ def test_what_goes_wrong_here_keeps_no_sync_from_its_work(bench):
 
 
 def test_a_sync_in_part_is_not_called_whole(bench):
-    bench.on_sync = lambda: _SyncSummary(partial=True)
+    bench.on_sync = lambda: SyncSummary(partial=True)
     assert bench.tick().exit == 3
 
 

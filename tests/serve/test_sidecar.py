@@ -22,7 +22,7 @@ from fleet.hosts import local
 from fleet.learn.corrections_md import Log
 from fleet.model.errors import FleetError
 from fleet.serve import schedule, sidecar
-from fleet.serve.schedule import Fingerprints, Marks, TickResult, _LocalWork
+from fleet.serve.schedule import Fingerprints, LocalWork, Marks, TickResult
 from fleet.serve.sidecar import _Sidecar
 from fleet.store.config import Config
 from tests.serve.conftest import QUICK, Crew, until
@@ -316,7 +316,7 @@ class Scene:
         self.told: list[tuple[str, str]] = []
         self.ticks: list[bool] = []
         self.background = {}
-        self.on_tick = lambda local: TickResult(worked=_LocalWork())
+        self.on_tick = lambda local: TickResult(worked=LocalWork())
 
     def fingerprints(self) -> Fingerprints:
         return schedule._of_files(str(self.folder), ["ann"])

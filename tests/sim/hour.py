@@ -25,8 +25,9 @@ from fleet.model.line import Line
 from fleet.model.names import pattern_id
 from fleet.model.pattern import fold
 from fleet.serve import schedule, sidecar
-from fleet.serve.schedule import Fingerprints, Memory, TickResult, _SyncSummary
+from fleet.serve.schedule import Fingerprints, Memory, SyncSummary, TickResult
 from fleet.serve.sidecar import _next, _Sidecar
+from fleet.serve.tick import Tick
 from fleet.share.live import client as living
 from fleet.share.live.access import Where
 from fleet.share.live.client import Live
@@ -150,7 +151,7 @@ class Machine:
             agent=self.agent,
             fingerprints=partial(schedule.fingerprints, self.workspace),
             configured=lambda: config.load(self.root / config.FILE_NAME),
-            marks=Memory(self.workspace.files, self.workspace.local).read,
+            marks=Memory(self.workspace).read,
             now_ms=hour.now_ms,
             tick=self._tick,
             log=lambda event, what: hour.note(self.agent, event, what),
@@ -167,11 +168,11 @@ class Machine:
         await anyio.sleep(self.hour.rng.uniform(0.1, 1.0))
         self.ticks += 1
         with self.hour.opened(self) as workspace:
-            tick = schedule.tick(workspace, self.agent)
-            tick.sync, tick.rng = lambda: self._sync(workspace), self.hour.rng
+            tick = Tick(workspace, self.agent, self.hour.rng)
+            tick._sync = lambda: self._sync(workspace)
             return tick.run(local=local)
 
-    def _sync(self, workspace: Workspace) -> _SyncSummary:
+    def _sync(self, workspace: Workspace) -> SyncSummary:
         git, rng = self.hour.git, self.hour.rng
         git.is_down = self.is_remote_away
         git.drops_next_reply = self.agent == MOVER and rng.random() < 0.2
@@ -180,7 +181,7 @@ class Machine:
                 pass
             remote = SimRemote(git, self.tree)
             done = sharing.sync_with(workspace, remote, rng=rng, sleep=lambda _: None, monotonic=self.now_s)
-            return _SyncSummary(lines_out=done.out, records_in=done.patterns_in + done.discoveries_in)
+            return SyncSummary(lines_out=done.out, records_in=done.patterns_in + done.discoveries_in)
         finally:
             git.is_down = git.drops_next_reply = False
 

@@ -34,23 +34,6 @@ _DEFAULT = Settings()
 # --- the room -------------------------------------------------------------------------------------------------------
 
 
-def check(url: str) -> str:
-    """Return the address of a live server; raise ``UsageError`` if it is none, or in clear text beyond this machine."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname or ""
-        host.encode("idna")  # an invalid name fails here, and not in the lookup
-        has_port = parts.port is None or parts.port > 0
-    except ValueError:
-        host, has_port = "", False
-    if not host or not has_port or parts.scheme not in ("ws", "wss") or "@" in url or parts.query or parts.fragment:
-        shown = url.rpartition("@")[2].partition("?")[0][:200]
-        raise UsageError(f"{shown!r} is no address of a live server: ws://127.0.0.1:PORT or wss://HOST")
-    if parts.scheme == "ws" and not consent.is_loopback(host):
-        raise UsageError(f"{url[:200]!r} goes beyond this machine in clear text; use wss://")
-    return url
-
-
 class Access:
     """A workspace's consent to a live room."""
 
@@ -71,7 +54,7 @@ class Access:
         settings = self._named()
         if settings is None:
             return None
-        check(address(settings))
+        _check(settings)
         if not self._state.agrees(consent.LIVE, _consented(settings)):
             raise UsageError(
                 f"fleet.toml names the live room {settings.room} at {address(settings)}, and nobody has agreed to that "
@@ -80,11 +63,11 @@ class Access:
         return settings
 
     def proposed(self) -> Settings | None:
-        """Return the configured room, which anybody may have named; None where it is agreed to. Raises as ``check``."""
+        """Return the configured room, which anybody may have named; None where it is agreed to, or none is."""
         settings = self._configured
         if not (settings.url or settings.serve) or self._state.agrees(consent.LIVE, _consented(settings)):
             return None
-        check(address(settings))
+        _check(settings)
         return settings
 
     def join(self, url: str = "", room: str = "", token_env: str = "") -> Settings:
@@ -98,7 +81,7 @@ class Access:
                 raise UsageError(f"no such room can be: {why}. Nothing was changed") from why
         else:
             settings, given = self._configured, {}
-        check(address(settings))
+        _check(settings)
         self._state.agree(consent.LIVE, _consented(settings), self._workspace.wall(), alone=True)
         self._state.put(**{_JOINED: json.dumps(given) if given else ""})
         return settings
@@ -123,6 +106,10 @@ def address(settings: Settings) -> str:
     return settings.url or f"ws://127.0.0.1:{settings.port}"
 
 
+def _check(settings: Settings) -> str:
+    return consent.Endpoint(address(settings), "ws").check()
+
+
 def _consented(settings: Settings) -> str:
     served = f" serve:{settings.port}" if settings.serve else ""
     return f"{settings.url} {settings.room} {settings.token_env}{served}"
@@ -138,8 +125,8 @@ class Where:
 
     @staticmethod
     def named(settings: Settings) -> "Where":
-        """Return the room of settings that somebody here agreed to. Raises as ``check``."""
-        return Where(check(address(settings)), settings.room, consent.variable(settings.token_env))
+        """Return the room of settings that somebody here agreed to. Raises as ``consent.Endpoint.check``."""
+        return Where(_check(settings), settings.room, consent.variable(settings.token_env))
 
     def of(self, digit: str, replica: str) -> str:
         """Return the address of one of the clan's rooms, for a replica that writes, or "" for an observer."""
