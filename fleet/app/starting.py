@@ -473,14 +473,12 @@ class Guards:
                 f"{lesson.id} is retired, or names no command and no file but those of the right way: there is no step "
                 f'to guard. Nothing was changed; give it one: fleet edit {lesson.id} --set trigger="Bash:git push*"'
             )
-        before = [raw for raw, each in self._decisions() if each.id == lesson.id]
+        before = next((raw for raw, each in self._decisions() if each.id == lesson.id), None)
         consent_text = json.dumps(_Guard(lesson.id, decision, until, step, _words_of(lesson)))
         with Runs(workspace).recording("", "guard") as draft:
-            workspace.state.agree(_GUARD, consent_text, workspace.wall())  # first: between the two, the newest counts
-            self._forget([raw for raw in before if raw != consent_text])
+            self._set(lesson.id, consent_text)
             draft.summary = f"{lesson.id} guards its step: {decision}"
-            if before[:1] != [consent_text]:
-                draft.fields = [Field(lesson.id, _GUARD, before[0] if before else None, consent_text)]
+            draft.fields = [Field(lesson.id, _GUARD, before, consent_text)] if before != consent_text else []
         return next(each for each in self.all() if each.id == lesson.id)
 
     def lift(self, prefix: str) -> str:
@@ -489,24 +487,34 @@ class Guards:
         Raises:
             NoError: there is none, or more than one.
         """
-        id_prefix = prefix if prefix.startswith("p-") else f"p-{prefix}"
-        guards = {raw: each.id for raw, each in self._decisions() if each.id.startswith(id_prefix)}
+        guards = {
+            each.id: raw
+            for raw, each in reversed([*self._decisions()])
+            if each.id.startswith(f"p-{prefix.removeprefix('p-')}")
+        }
         none = f"{prefix[:40]} guards nothing here; nothing was changed. `fleet guard` lists what does"
-        lifted = names.only(dict.fromkeys(sorted(guards.values()), ""), prefix, none)
+        lifted = names.only(dict.fromkeys(sorted(guards), ""), prefix, none)
         with Runs(self._workspace).recording("", "guard") as draft:
-            self._forget(list(guards))
+            self._set(lifted, "")
             draft.summary = f"{lifted} guards nothing any more"
-            draft.fields = [Field(each, _GUARD, raw, None) for raw, each in reversed(guards.items())]
+            draft.fields = [Field(lifted, _GUARD, guards[lifted], None)]
         return lifted
 
     def put_back(self, pattern: str, was: str, decision: str) -> bool:
         """Restore the decision that a lesson had before another one, "" for none; return False where it has a third."""
-        now = [raw for raw, each in self._decisions() if each.id == pattern]
-        is_due = next(iter(now), "") in (was, decision)
-        if is_due and decision:
-            self._workspace.state.agree(_GUARD, decision, self._workspace.wall())
-        self._forget([raw for raw in now if is_due and raw != decision])
+        is_due = next((raw for raw, each in self._decisions() if each.id == pattern), "") in (was, decision)
+        if is_due:
+            self._set(pattern, decision)
         return is_due
+
+    def _set(self, pattern: str, decision: str) -> None:
+        """Store the decision on a lesson, "" for none, in place of any other, and cache the table anew."""
+        state = self._workspace.state
+        if decision:  # first: between the two, the newest counts
+            state.agree(_GUARD, decision, self._workspace.wall())
+        for raw in [raw for raw, each in self._decisions() if each.id == pattern and raw != decision]:
+            state.disagree(_GUARD, raw)
+        self.make_ready()
 
     def make_ready(self) -> None:
         """Cache the table that a hook reads before each step."""
@@ -526,11 +534,6 @@ class Guards:
                 guard = _Guard(*json.loads(raw))
                 if all(isinstance(each, str) for each in guard):
                     yield raw, guard
-
-    def _forget(self, consents: list[str]) -> None:
-        for raw in consents:
-            self._workspace.state.disagree(_GUARD, raw)
-        self.make_ready()
 
     def _words(self, guard: _Guard) -> str:
         """Return the words of a guard: those of the decision, unless they were edited here since.
