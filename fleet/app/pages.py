@@ -65,12 +65,6 @@ def _hash(data: bytes) -> str:
     return blake2b(data, digest_size=8).hexdigest()
 
 
-def everything(workspace: Workspace) -> str:
-    """Return a page with every lesson and every discovery of the clan."""
-    lessons, discoveries = list(workspace.patterns.lessons()), workspace.discoveries.shown()
-    return Pages(workspace.emoji()).everything(lessons, discoveries)
-
-
 def _page(
     best: Sequence[Pattern],
     clusters: Clusters,
