@@ -4,7 +4,6 @@ import functools
 import importlib
 import itertools
 import os
-import re
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from crdt import clock
 from fleet.cli.output import COMPLETE, COMPLETING, EXIT_REFUSED, WIDTH_MAX, chosen, commands, echo_json, note, painted
 from fleet.model.errors import DiskError, FleetError, UsageError
 from fleet.store.workspace import World
+from fleet.text import tables
 
 EXIT_INTERRUPTED = 130
 _EXIT_UNAVAILABLE = 5
@@ -27,29 +27,14 @@ ALL = "fleet.all"
 
 _DATA = Path(__file__).with_name("data")
 
-
-def _read_table() -> tuple[dict[str, list[str]], dict[str, str], dict[str, dict[str, str]]]:
-    """Return names by group, modules by name, and by name, those within a group too, what holds (``commands.txt``)."""
-    groups, modules, traits = dict[str, list[str]](), dict[str, str](), dict[str, dict[str, str]]()
-    for line in _DATA.joinpath("commands.txt").read_text("utf-8").splitlines():
-        if line.startswith("["):
-            names = groups[line.strip("[]")] = []
-        elif line and not line.startswith("#"):
-            name, module, *rest = re.split(" {2,}", line)
-            traits[name] = dict(each.partition(":")[::2] for each in " ".join(rest).split())
-            if " " not in name:
-                names.append(name)
-                modules[name] = module
-    return groups, modules, traits
-
-
-GROUPS, MODULES, _TRAITS = _read_table()
+_GROUPED: dict[str, dict[str, dict[str, Any]]] = tables(str(_DATA / "commands.toml"))
+_TRAITS = {name: traits for rows in _GROUPED.values() for name, traits in rows.items()}
+GROUPS = {group: [name for name in rows if " " not in name] for group, rows in _GROUPED.items()}
+MODULES = {name: str(_TRAITS[name]["module"]) for names in GROUPS.values() for name in names}
 FIRST = [name for name, traits in _TRAITS.items() if "first" in traits]
 """The commands of the first screen, ``fleet --help``."""
-LEFT_TO_STAND = {
-    name: dict(option.split("=") for option in traits["no-run"].split(",") if option)
-    for name, traits in _TRAITS.items()
-    if "no-run" in traits
+LEFT_TO_STAND: dict[str, dict[str, str]] = {
+    name: traits["no-run"] for name, traits in _TRAITS.items() if "no-run" in traits
 }
 """Commands that change something here and leave no run that a bare ``fleet undo`` takes back; of some only with an
 option, by its parameter."""
