@@ -7,7 +7,6 @@ nor change its step or words; only an edit made here changes its words. Retiring
 
 import json
 import os
-import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from functools import partial
 from itertools import islice, zip_longest
 from typing import NamedTuple, TypeVar
 
+from crdt import clock
 from fleet.app import finding, reflecting
 from fleet.app.finding import find, sources
 from fleet.hosts.local import LocalFolder
@@ -59,7 +59,7 @@ _GIT_S = 0.5
 _BRANCH_S = 0.1
 _HEAD_BYTES_MAX = 1_000
 _PEOPLE_CHARS = 600
-_CHECK_S = 7 * 86_400
+_CHECK_MS = 7 * 86_400_000
 """Time after its date for which a check is shown."""
 _COUNT_S = 0.3
 """Time that a start waits for a log in which something was written by hand: the next command counts it, too."""
@@ -240,8 +240,8 @@ class SessionStart:
         workspace, agent, lines = self._workspace, self._agent, list[str]()
         if asked:
             lines.append(f"{counted(len(asked), 'correction')} without a lesson yet: fleet learn --waiting")
-        now_s = workspace.world.wall_ms() // 1000
-        span = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for each in (now_s, now_s - _CHECK_S))
+        now = workspace.wall()
+        span = (f"{each[:19]}Z" for each in (now, clock.shifted(now, -_CHECK_MS)))
         lines += memory_md.Checks(workspace.files.read(workspace.home(agent) / memory_md.CHECKS)).due(*span)
         lines += self._due()
         pending = Inbox(workspace, agent).count(with_mirrored=False)  # each of those is named here by itself
