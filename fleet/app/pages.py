@@ -4,20 +4,17 @@ The pages of the branch depend on its lines alone: the same tree gives the same 
 configured on a machine. Their lessons are grouped by merges and by words, never by an embedding.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from hashlib import blake2b
 from itertools import chain, groupby
 
-from fleet import __version__
 from fleet.app import reflecting
 from fleet.model import limits, names
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.pattern import Merges, Pattern, fold, merged
 from fleet.recall.wording import Pages, Share
-from fleet.reflect.clusters import Clusters, Comparison, Weighing
+from fleet.reflect.clusters import Clusters, Comparison
 from fleet.share.remote import Files
 from fleet.store.lines import DISCOVERIES, PATTERNS, LineReader, lesson_lines
 from fleet.store.query import ranked
@@ -28,8 +25,6 @@ _SPARE = 2
 """Factor of lessons that are read for a page: clusters show as one lesson, so that others move up."""
 _BEST_MAX = _SPARE * limits.PAGE_LESSONS_MAX
 _NEWEST_MAX = 20
-_RENDERED = "page"
-"""Key of the note with the hash of the page's inputs, and of the page itself: a person may have edited it since."""
 
 
 def rendered_page(workspace: Workspace) -> bytes:
@@ -46,23 +41,11 @@ def rendered_page(workspace: Workspace) -> bytes:
 
 
 def write_page(workspace: Workspace) -> bool:
-    """Render ``patterns.md`` here unless it is of this generation; return whether it changed."""
-    file = workspace.clan / PAGE
-    settings = [workspace.config.recall.page_lessons, sorted(workspace.emoji().items()), __version__]
-    new_key = _hash(json.dumps([Weighing(workspace).cache_key(), settings]).encode())
-    cached, data = workspace.db.noted(_RENDERED), workspace.files.read(file)
-    if cached != f"{new_key} {_hash(data)}":
-        data = rendered_page(workspace)
+    """Render ``patterns.md`` here; return whether it changed."""
+    data = rendered_page(workspace)
     with workspace.locked():
         workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)  # missing where the folder was deleted
-        has_changed = workspace.files.replace(file, data, is_durable=False)
-    if cached != (new_key := f"{new_key} {_hash(data)}"):
-        workspace.db.note(_RENDERED, new_key)
-    return has_changed
-
-
-def _hash(data: bytes) -> str:
-    return blake2b(data, digest_size=8).hexdigest()
+        return workspace.files.replace(workspace.clan / PAGE, data, is_durable=False)
 
 
 def _page(
