@@ -7,7 +7,6 @@ meanwhile, it makes a new plan. Daily logs are only appended to. All use the sam
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from difflib import unified_diff
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,11 +101,11 @@ class ConsolidationResult(NamedTuple):
     @property
     def diff(self) -> str:
         """Unified diff of the plan."""
-        return _diff(self.edits)
+        return "\n".join(filter(None, (each.diff for each in self.edits)))
 
     def question(self) -> inbox.Item:
         """Return the plan as a person is asked about it: each file is one change."""
-        title, changes = f"Consolidating would change {self.number:,} topics", [_diff([each]) for each in self.edits]
+        title, changes = f"Consolidating would change {self.number:,} topics", [each.diff for each in self.edits]
         command = "fleet consolidate --force --dry-run"
         return inbox.Item.of_plan(KIND, title, self.summary(), self.diff.splitlines(), changes, command)
 
@@ -628,7 +627,7 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
             text = AgentsFile(rules.text).with_daily_logs()
             if rules.before is not None and text != rules.text:
                 edits.append(rules.to(text))
-                diff = _diff(edits[-1:])
+                diff = edits[-1].diff
         if edits and (lock := Runs(workspace).page(consolidation.LOCK)).before is None:
             # The hours to the first consolidation count from now.
             edits.append(lock.to(Lock(workspace.world.wall_ms()).render().decode()))
@@ -681,11 +680,3 @@ def _draft(summary: str, edits: Iterable[Edit], run: str = "") -> Draft | None:
     """Return the draft of a run that makes these edits; None where they change nothing."""
     changed = [each for each in edits if each.before != each.after]
     return Draft(run, summary, changed) if changed else None
-
-
-def _diff(edits: Iterable[Edit]) -> str:
-    lines: list[str] = []
-    for each in edits:
-        before, after = each.text.splitlines(), (each.after or b"").decode("utf-8", "surrogateescape").splitlines()
-        lines += unified_diff(before, after, each.path if before else "/dev/null", each.path, lineterm="", n=2)
-    return "\n".join(lines)

@@ -5,7 +5,6 @@ consent in the local database: the decision, the step, the last day, and the wor
 nor change its step or words; only an edit made here changes its words. Retiring the lesson here lifts the guard.
 """
 
-import json
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,6 +13,8 @@ from datetime import date
 from functools import partial
 from itertools import islice, zip_longest
 from typing import NamedTuple, TypeVar
+
+import msgspec
 
 from crdt import clock
 from fleet.app import finding, reflecting
@@ -83,9 +84,7 @@ class SessionStart:
 
     def text(self, session: str = "") -> str:
         """Return the text; note that it was shown, and in a named session what: another may only look at it."""
-        start = self._cached()
-        if start is None:
-            start = self.make(may_tidy=True)
+        start = self.cached() or self.make(may_tidy=True)
         with suppress(FleetError):  # in a read-only workspace
             self._workspace.state.put(started=self._workspace.wall())
         if session:
@@ -94,12 +93,8 @@ class SessionStart:
             self._exposures.note(self._agent, session, start.ids, self._workspace.world.wall_ms())
         return start.text
 
-    def is_ready(self) -> bool:
-        """Return whether the cached text is up to date with all that was written."""
-        return self._cached() is not None
-
-    def _cached(self) -> Start | None:
-        """Return the cached text; None for none that is up to date."""
+    def cached(self) -> Start | None:
+        """Return the cached text; None for none that is up to date with all that was written."""
         generation = str(self._workspace.patterns.generation)
         return self._ready.start() if self._ready.generation() == generation else None
 
@@ -402,7 +397,7 @@ def is_unasked(workspace: Workspace) -> bool:
 
 def make_ready(workspace: Workspace) -> list[str]:
     """Render the outdated texts of the agents here; return these agents."""
-    outdated = [agent for agent in workspace.agents_here() if not SessionStart(workspace, agent).is_ready()]
+    outdated = [agent for agent in workspace.agents_here() if SessionStart(workspace, agent).cached() is None]
     for agent in outdated:
         SessionStart(workspace, agent).make()
     return outdated
@@ -474,7 +469,7 @@ class Guards:
                 f'to guard. Nothing was changed; give it one: fleet edit {lesson.id} --set trigger="Bash:git push*"'
             )
         before = next((raw for raw, each in self._decisions() if each.id == lesson.id), None)
-        consent_text = json.dumps(_Guard(lesson.id, decision, until, step, _words_of(lesson)))
+        consent_text = msgspec.json.encode(_Guard(lesson.id, decision, until, step, _words_of(lesson))).decode()
         with Runs(workspace).recording("", "guard") as draft:
             self._set(lesson.id, consent_text)
             draft.summary = f"{lesson.id} guards its step: {decision}"
@@ -530,10 +525,8 @@ class Guards:
     def _decisions(self) -> Iterator[tuple[str, _Guard]]:
         """Yield the decisions, newest first, as stored and as parsed. What cannot be parsed is left out."""
         for raw in self._workspace.state.agreed(_GUARD):
-            with suppress(ValueError, TypeError, RecursionError):
-                guard = _Guard(*json.loads(raw))
-                if all(isinstance(each, str) for each in guard):
-                    yield raw, guard
+            with suppress(msgspec.DecodeError):
+                yield raw, msgspec.json.decode(raw, type=_Guard)
 
     def _words(self, guard: _Guard) -> str:
         """Return the words of a guard: those of the decision, unless they were edited here since.

@@ -338,35 +338,28 @@ class _Undoing:
                 self._did.append(f"{field.id} {'guards its step' if field.after else 'guards nothing'} again")
             else:
                 self._left.append(f"{field.id}: its guard was set to something else since, and stays")
-        elif field.name in _PRIVATE:
-            self._set_private(field)
         elif field.name not in _NOT_SET:
             self._set_field(field)
 
     def _set_field(self, field: Field) -> None:
-        """Set a field of a lesson back, if it still has the run's value."""
+        """Set a field of a lesson back, if it still has the run's value; a private one in the agent's private file."""
+        workspace, is_own = self._workspace, field.name in _PRIVATE
         try:
-            lesson = find(self._workspace, field.id, is_worded=False)
+            own = fold(workspace.own_notes(self._agent, field.id) or Line(field.id), workspace.policy())
+            lesson = own if is_own else find(workspace, field.id, is_worded=False)
         except NoError as why:
             self._left.append(str(why))
             return
         value = lesson.fields.get(field.name)
         if not self._is_due(field, value):
             return
-        with self._workspace.writing(self._agent) as writer:
-            if field.name == SCOPE:
-                CountedLog(self._workspace, self._agent).move(lesson.id, str(field.after or ""))
+        with workspace.writing(self._agent) as writer:
+            if is_own:
+                writer.set_own([(field.id, field.name, _value(field, value))])
+            elif field.name == SCOPE:
+                CountedLog(workspace, self._agent).move(lesson.id, str(field.after or ""))
             else:
                 writer.write([writer.edit(writer.line(field.id), field.name, _value(field, value))])
-
-    def _set_private(self, field: Field) -> None:
-        """Set a field in the agent's private file back, where housekeeping keeps its notes of a lesson."""
-        is_there = self._workspace.notes_file(self._agent).is_file()
-        lesson = self._workspace.notes(self._agent).get(field.id) if is_there else None
-        value = lesson.fields.get(field.name) if lesson is not None else None
-        if self._is_due(field, value):
-            with self._workspace.writing(self._agent) as writer:
-                writer.set_own([(field.id, field.name, _value(field, value))])
 
     def _is_due(self, field: Field, value: object) -> bool:
         """Return whether a field still has the run's value, so that it is set back; add a sentence about it."""

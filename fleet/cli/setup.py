@@ -1,6 +1,5 @@
 """Commands that set fleet up: a workspace, agent hosts, shells and settings."""
 
-import difflib
 import re
 import sys
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from fleet.share.git import Address, Repository
 from fleet.share.notices import Notices
 from fleet.share.remote import RemoteUnavailable
 from fleet.store import config, consent, git, homes
+from fleet.store.runs import Edit
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace, check_version
 from fleet.text.screening import counted, listed
@@ -408,10 +408,8 @@ def _ask_to_reflect(client: str) -> bool:
 def _show_changes(done: Sequence[FileChange], new: str, old: str, *, dry_run: bool) -> bool:
     """Show what became of the settings, the first of these files, and of the pages beside them; return if any did."""
     if dry_run:
-        for file in done:
-            old_lines, new_lines = (data.decode("utf-8-sig").splitlines() for data in (file.before, file.after))
-            for line in difflib.unified_diff(old_lines, new_lines, str(file.path), str(file.path), lineterm=""):
-                echo(line, as_is=True)
+        for diff in filter(None, (Edit(str(each.path), each.before, each.after).diff for each in done)):
+            echo(diff, as_is=True)
         note("nothing was changed")
     else:
         echo(new if any(each.is_other for each in done) else old)
