@@ -33,11 +33,6 @@ GROUPS = {group: [name for name in rows if " " not in name] for group, rows in _
 MODULES = {name: str(_TRAITS[name]["module"]) for names in GROUPS.values() for name in names}
 FIRST = [name for name, traits in _TRAITS.items() if "first" in traits]
 """The commands of the first screen, ``fleet --help``."""
-LEFT_TO_STAND: dict[str, dict[str, str]] = {
-    name: traits["no-run"] for name, traits in _TRAITS.items() if "no-run" in traits
-}
-"""Commands that change something here and leave no run that a bare ``fleet undo`` takes back; of some only with an
-option, by its parameter."""
 _ONLY_SHOW = ("dry_run", "check", "listed", "proposed", "plugin_dir")
 """Parameters with which a command changes nothing."""
 
@@ -142,16 +137,19 @@ def _complete(command: Any, name: str) -> None:
     ):
         if is_taken and option not in command.params:
             command.params.append(option)
-    if name in LEFT_TO_STAND:
-        command.callback = _noting(command.callback, name)
+    if "no-run" in traits:
+        command.callback = _noting(command.callback, name, traits["no-run"])
 
 
-def _noting(act: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return a command's function that also notes the command, unless it returns False: it left nothing to undo."""
+def _noting(act: Callable[..., Any], name: str, options: Mapping[str, str]) -> Callable[..., Any]:
+    """Return a command's function that also notes the command, unless it returns False: it left nothing to undo.
+
+    ``options``: those with one of which alone it changes anything, by parameter; none: it does with any.
+    """
 
     @functools.wraps(act)
     def act_and_note(**arguments: Any) -> None:
-        command, began = _change_by(name, arguments), clock.nearest(World().wall_ms())
+        command, began = _change_by(name, options, arguments), clock.nearest(World().wall_ms())
         has_changed = False
         try:
             has_changed = act(**arguments) is not False
@@ -168,9 +166,8 @@ def _noting(act: Callable[..., Any], name: str) -> Callable[..., Any]:
     return act_and_note
 
 
-def _change_by(name: str, arguments: Mapping[str, Any]) -> str:
+def _change_by(name: str, options: Mapping[str, str], arguments: Mapping[str, Any]) -> str:
     """Return a command as it changes something, "" where it only shows."""
-    options = LEFT_TO_STAND[name]
     given = {parameter: value for parameter, value in arguments.items() if (parameter, value) != ("host", "none")}
     changing = [option for parameter, option in options.items() if given.get(parameter)]
     if any(arguments.get(each) for each in _ONLY_SHOW) or (options and not changing):
