@@ -7,13 +7,14 @@ import subprocess
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fleet import __version__
 from fleet.cli import output
 from fleet.cli.commands import ALL, GROUPS, MODULES
+from fleet.cli.commands import app as commands
 from fleet.cli.output import argument
 from fleet.model.errors import UsageError
 
@@ -46,7 +47,7 @@ def _help(
             output.echo(f"\nTopics (`fleet help TOPIC`): {', '.join(topics())}")
         return
     if words[0] in MODULES:
-        output.chosen.put(_help_of(root, words))
+        commands([*words, "--help"], prog_name="fleet", standalone_mode=False)
         if page := next((each for each in (topic, f"{topic}s") if each in topics()), ""):
             output.echo(f"\nThe page about it: fleet help {page}.md")
         return
@@ -72,17 +73,6 @@ def _nearest(name: str) -> str:
 def topics() -> list[str]:
     """Return the names of the pages of the documentation."""
     return sorted(each.stem for each in _docs().glob("*.md") if each.stem != _INDEX)
-
-
-def _help_of(context: Any, words: list[str]) -> str:
-    """Return the help of a command, or of a command of a group, such as ``live serve``."""
-    for index, word in enumerate(words):
-        group = context.command
-        command = group.get_command(context, word) if hasattr(group, "get_command") else None
-        if command is None:
-            raise UsageError(f"`fleet {' '.join(words[:index])}` has no command {word[:40]!r}")
-        context = typer.Context(command, info_name=word, parent=context)
-    return str(context.get_help())
 
 
 def _docs() -> Path:
