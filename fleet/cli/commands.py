@@ -28,10 +28,10 @@ ALL = "fleet.all"
 _DATA = Path(__file__).with_name("data")
 
 _GROUPED: dict[str, dict[str, dict[str, Any]]] = tables(str(_DATA / "commands.toml"))
-_TRAITS = {name: traits for rows in _GROUPED.values() for name, traits in rows.items()}
+TRAITS = {name: traits for rows in _GROUPED.values() for name, traits in rows.items()}
 GROUPS = {group: [name for name in rows if " " not in name] for group, rows in _GROUPED.items()}
-MODULES = {name: str(_TRAITS[name]["module"]) for names in GROUPS.values() for name in names}
-FIRST = [name for name, traits in _TRAITS.items() if "first" in traits]
+MODULES = {name: str(TRAITS[name]["module"]) for names in GROUPS.values() for name in names}
+FIRST = [name for name, traits in TRAITS.items() if "first" in traits]
 """The commands of the first screen, ``fleet --help``."""
 _ONLY_SHOW = ("dry_run", "check", "listed", "proposed", "plugin_dir")
 """Parameters with which a command changes nothing."""
@@ -128,7 +128,7 @@ def _converted(name: str) -> Any:
 
 def _complete(command: Any, name: str) -> None:
     """Give a command its examples, the options that nearly all commands have, and its note for undo."""
-    command.epilog, traits = _epilog(name), _TRAITS.get(name, {})
+    command.epilog, traits = _epilog(name), TRAITS.get(name, {})
     for option, is_taken in (
         (_SESSION, "session" in traits),
         (_AGENT, "no-agent" not in traits),

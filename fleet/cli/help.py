@@ -3,7 +3,6 @@
 import difflib
 import json
 import platform
-import subprocess
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +16,7 @@ from fleet.cli.commands import ALL, GROUPS, MODULES
 from fleet.cli.commands import app as commands
 from fleet.cli.output import argument
 from fleet.model.errors import UsageError
+from fleet.store import git
 
 app = output.commands()
 
@@ -90,10 +90,8 @@ def _commit() -> str:
     """Return the commit: of the checkout that this runs from, else as the installer noted it; "" for a wheel."""
     root = Path(__file__).resolve().parents[2]
     if (root / ".git").exists() and (root / "pyproject.toml").exists():
-        with suppress(OSError, subprocess.SubprocessError):
-            command = ["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
-            return f"commit {done.stdout.strip()}"
+        commit = git.output(root, "rev-parse", "--short=12", "HEAD")
+        return f"commit {commit}" if commit else ""
     with suppress(metadata.PackageNotFoundError, ValueError, KeyError, TypeError):
         origin = json.loads(metadata.distribution(_DISTRIBUTION).read_text("direct_url.json") or "{}")
         return f"commit {origin['vcs_info']['commit_id'][:12]}"
