@@ -275,7 +275,7 @@ class _OneSession:
 
     def earlier(self, *, by_hand: bool) -> ReflectResult | None:
         """Return the result of the earlier pass where the session needs no further one; None where it does."""
-        passes = _passes_about(self._records.passes(), self._key)
+        passes = [each for each in self._records.passes() if _is_about(each.record.run, self._key)]
         if why := _done_already(passes, self._choice.reflector, by_hand=by_hand):
             return ReflectResult(self._session.id, why=why, stands=self._standing(passes[-1]))
         return None
@@ -411,10 +411,6 @@ def _is_about(run: str, key: str) -> bool:
     return any(part.startswith(key) for part in run.split("-"))
 
 
-def _passes_about(passes: Iterable[Pass], key: str) -> list[Pass]:
-    return [each for each in passes if _is_about(each.record.run, key)]
-
-
 def _done_already(passes: Sequence[Pass], reflector: str, *, by_hand: bool) -> str:
     """Return why a session, with these passes about it, needs no further one; "" where it needs one."""
     if not passes:
@@ -526,7 +522,8 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
         last = max((each.at for each in session.events), default="")
         if not session.events or (dates.to_ms(last) or since_ms) < since_ms:
             continue
-        mine = _passes_about(passes, _key(session))
+        key = _key(session)
+        mine = [each for each in passes if _is_about(each.record.run, key)]
         is_undone = bool(mine) and mine[-1].undone  # only a command that names the session brings that back
         if is_undone or _done_already(mine, choice.reflector, by_hand=True):
             reflected += 1

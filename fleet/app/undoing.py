@@ -253,7 +253,7 @@ class _Undoing:
         with self._workspace.writing(self._agent) as writer:
             for field in fields:
                 part, _, digits = str(field.after or field.before).partition(" ")
-                line = self._record(field.id) or Line(field.id)
+                line = self._workspace.record(self._agent, field.id) or Line(field.id)
                 own = [name for name in line.by_writer() if names.agent_of(name) == self._agent]
                 # A copy of this folder may have imported the same since, under another name. Earlier runs name none.
                 own = [name for name in own if (name.endswith(f".{digits}") if digits else name in mine)]
@@ -283,7 +283,7 @@ class _Undoing:
         with self._workspace.writing(self._agent) as writer:
             deltas, stamp = [], counting.add_stamp(writer)
             for id_, is_present in (presence | counted).items():
-                line = self._record(id_)
+                line = self._workspace.record(self._agent, id_)
                 lesson = fold(line, self._workspace.policy()) if line is not None else None
                 if line is None or lesson is None:
                     self._left.append(f"{id_} is not here any more")
@@ -322,9 +322,6 @@ class _Undoing:
         mine = f"{self._agent}."
         others = sorted(writer for writer, at in lesson.adds.items() if at > run.at and not writer.startswith(mine))
         return f"{', '.join(others)} confirmed it since" if others else ""
-
-    def _record(self, id_: str) -> Line | None:
-        return self._workspace.record(self._agent, id_)
 
     # --- fields
 
