@@ -119,14 +119,6 @@ class ConsolidationResult(NamedTuple):
         return f"consolidated: {counted(len(self.plan.added), 'new topic')}, {len(self.plan.merged)} merged into"
 
 
-class _Migration(NamedTuple):
-    """Result of a migration, or of its plan: the files with what goes into each, the run, and the diff of AGENTS.md."""
-
-    files: tuple[str, ...]
-    run: str
-    diff: str
-
-
 # --- a session's end ------------------------------------------------------------------------------------------------
 
 
@@ -604,8 +596,12 @@ def _lock(workspace: Workspace) -> Lock:
 # --- migration ------------------------------------------------------------------------------------------------------
 
 
-def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_agents_md: bool = False) -> _Migration:
+def migrate(
+    workspace: Workspace, agent: str, *, dry_run: bool = False, with_agents_md: bool = False
+) -> tuple[list[str], str, str]:
     """Move a monolithic scratchpad to daily logs, topics and an index; the old file is kept beside it first.
+
+    Returns the files with what goes into each, the run, and the diff of AGENTS.md.
 
     Raises:
         NoError: there is no scratchpad.
@@ -635,11 +631,11 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
 
     if dry_run:
         plan()
-        return _Migration(tuple(files), "", diff)
+        return files, "", diff
     with workspace.lock("scratchpad", _LOCK_WAIT_S):
         if run := Runs(workspace).apply_planned(MIGRATED, agent, plan):
             observing.keep_ignored(workspace.files)
-    return _Migration(tuple(files), run, diff)
+    return files, run, diff
 
 
 def _migration(workspace: Workspace) -> tuple[list[Edit], list[str]]:

@@ -87,8 +87,8 @@ def _init(
     for about, question in setup.likely_typos(root, remote, branch).items():
         # A script that names another remote means it: the change is printed, and can be undone.
         output.confirm(question, yes=yes or (about == "remote" and not sys.stdin.isatty()))
-    joined = setup.join(root, named, remote, branch, home or _another_home(root, asks=asks), ephemeral=ephemeral)
-    workspace, messages = joined.workspace, joined.done
+    home = home or _another_home(root, asks=asks)
+    workspace, messages, is_new = setup.join(root, named, remote, branch, home, ephemeral=ephemeral)
     if local := config.ignore(workspace.files, config.IGNORED_LOCAL):
         messages.append(f".gitignore: {counted(len(local), 'line')} for this machine's own files")
     places, own = f"{workspace.place}/ and clan-learnings/", setup.own_ignores(workspace)
@@ -100,7 +100,7 @@ def _init(
     echo("\n".join(messages))
     _offer_remote(workspace, asks=asks)
     _offer_author(workspace, author, asks=asks)
-    _offer_embedding(workspace, yes=yes, is_new=joined.is_new)
+    _offer_embedding(workspace, yes=yes, is_new=is_new)
     _offer_webhook(workspace, yes=yes)
     if not workspace.is_in_a_clan:
         origin = sharing.Membership(workspace).shown()
@@ -112,7 +112,7 @@ def _init(
         _offer_files(workspace, who, take_in=take_in, asks=asks)
         _offer_host(workspace, host, asks=asks)
         _show_next(workspace, who)
-    document = {"workspace": str(workspace.root), "is_new": joined.is_new, "agent": who, "did": messages}
+    document = {"workspace": str(workspace.root), "is_new": is_new, "agent": who, "did": messages}
     output.show(document | {"remote": sharing.Membership(workspace).shown()})
     for message in (*workspace.reports, *(f"warning: {each}" for each in workspace.warnings)):
         note(message)
