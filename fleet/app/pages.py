@@ -48,6 +48,12 @@ def write_page(workspace: Workspace) -> bool:
         return workspace.files.replace(workspace.clan / PAGE, data, is_durable=False)
 
 
+def everything(workspace: Workspace) -> str:
+    """Return a page with every lesson and every discovery of the clan."""
+    lessons, discoveries = list(workspace.patterns.lessons()), workspace.discoveries.shown()
+    return Pages(workspace.emoji()).everything(lessons, discoveries)
+
+
 def _page(
     best: Sequence[Pattern],
     clusters: Clusters,

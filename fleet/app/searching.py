@@ -16,6 +16,8 @@ from fleet.reflect.exposure import Exposures
 from fleet.store.workspace import Workspace
 from fleet.text import markdown
 
+__all__ = ["Answer", "declare", "handover", "search"]
+
 _FILTERED_MAX = 200
 """Greatest number of hits that an author and a day select from."""
 _ORACLE, _ORACLE_HITS = "M7", 5

@@ -6,12 +6,12 @@ from typing import Annotated, Any
 import typer
 
 from fleet.app import observing, searching
+from fleet.app.searching import Answer
 from fleet.cli import output
 from fleet.cli.output import argument, flag, option
 from fleet.learn.journal import Declaration, Journal, Proposal
 from fleet.model import names
 from fleet.model.errors import DiskError, UsageError
-from fleet.recall.search import Answer
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted, readable
 
