@@ -5,7 +5,7 @@ configured on a machine. Their lessons are grouped by merges and by words, never
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, groupby
 
 from fleet.app import reflecting
@@ -14,7 +14,7 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.pattern import Merges, Pattern, fold, merged
 from fleet.recall.wording import Pages, Share
-from fleet.reflect.clusters import Clusters, Comparison
+from fleet.reflect.clusters import Clusters, Comparison, Wordings
 from fleet.share.remote import Files
 from fleet.store.lines import DISCOVERIES, PATTERNS, LineReader, lesson_lines
 from fleet.store.query import ranked
@@ -37,7 +37,9 @@ def rendered_page(workspace: Workspace) -> bytes:
         best_ids = {each.id for each in best}
         others = (patterns.lesson(group[0]) for group in clusters.groups if best_ids.isdisjoint(group))
         best += [each for each in others if each is not None]  # a cluster as a whole may be among the best
-        return _page(best, clusters, patterns.lesson, patterns.count() - _inside(clusters), workspace.emoji(), count)
+        shown, opposed = clusters.grouped(best, patterns.lesson), _opposed(clusters, patterns.lesson)
+        total = patterns.count() - _inside(clusters)
+        return _page(shown, Pages(workspace.emoji()), opposed, total=total, count=count)
 
 
 def write_page(workspace: Workspace) -> bool:
@@ -55,18 +57,10 @@ def everything(workspace: Workspace) -> str:
 
 
 def _page(
-    best: Sequence[Pattern],
-    clusters: Clusters,
-    lookup: Callable[[str], Pattern | None],
-    total: int,
-    members: Mapping[str, str],
-    count: int,
+    shown: Sequence[Wordings], pages: Pages, opposed: Sequence[tuple[Pattern, Pattern]], *, total: int, count: int
 ) -> bytes:
-    shown = clusters.grouped(best, lookup)
     lessons, wordings = [each.lesson for each in shown], {each.lesson.id: each.wordings[1:] for each in shown}
-    opposed = _opposed(clusters, lookup)
-    page = Pages(members).lessons(lessons, lessons_max=count, total=total, wordings=wordings, opposed=opposed)
-    return page.encode()
+    return pages.lessons(lessons, lessons_max=count, total=total, wordings=wordings, opposed=opposed).encode()
 
 
 def _inside(clusters: Clusters) -> int:
@@ -92,21 +86,22 @@ def of_branch(read: Callable[[str], bytes], comparisons: Comparison | None = Non
     lessons, log = read(PATTERNS.edition), read(DISCOVERIES.edition)
     if not lessons and not log:
         return {}
-    members = Members.parse(read(MEMBERS)).emoji
+    rendered = Pages(Members.parse(read(MEMBERS)).emoji)
     clan = _Clan(lessons)
     discoveries = _discoveries(log)
     best = {each.id: each for each in clan.best}
     texts = {each.id: each.text for each in clan.best if each.state != "retired"}
     clusters = Clusters.among(texts, best.get, last=comparisons)
-    total = clan.total - _inside(clusters)
+    total, opposed = clan.total - _inside(clusters), _opposed(clusters, best.get)
     pages: Files = {}
     if lessons:
-        pages[PAGE] = _page(clan.best, clusters, best.get, total, members, limits.PAGE_LESSONS_MAX)
+        shown = clusters.grouped(clan.best, best.get)
+        pages[PAGE] = _page(shown, rendered, opposed, total=total, count=limits.PAGE_LESSONS_MAX)
     if log:
-        pages[DISCOVERIES_PAGE] = Pages(members).discoveries(discoveries).encode()
-    opposed, shares = _opposed(clusters, best.get), _shares(clan, clusters, discoveries)
+        pages[DISCOVERIES_PAGE] = rendered.discoveries(discoveries).encode()
+    shares = _shares(clan, clusters, discoveries)
     newest = [each.lesson for each in clusters.grouped(clan.newest, best.get)]
-    pages[FRONT_PAGE] = Pages(members).front(newest, discoveries, shares, total=total, opposed=opposed).encode()
+    pages[FRONT_PAGE] = rendered.front(newest, discoveries, shares, total=total, opposed=opposed).encode()
     return pages
 
 
