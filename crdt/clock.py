@@ -33,6 +33,11 @@ def nearest(ms: int) -> Stamp:
     return pack(min(max(ms, 0), MS_MAX))
 
 
+def moment(ms: int) -> str:
+    """Return a moment as text; "" for 0, which is none, and for one that no text can express."""
+    return pack(ms) if 0 < ms <= MS_MAX else ""
+
+
 def ticked(wall_ms: int, last: Stamp) -> Stamp:
     """Return the next stamp: the wall clock's reading, or if that is not larger than the last, the successor of that.
 

@@ -139,10 +139,10 @@ class Fleet(Nothing):
             root = self.folder / who
             root.mkdir()
             remote = str(self._remote) if self._is_synced else ""
-            made = setup.join(root, who, remote, "", ephemeral=False)
+            workspace, *_ = setup.join(root, who, remote, "", ephemeral=False)
             if remote:
-                sharing.sync(made.workspace, who, yes=True)
-            made.workspace.close()
+                sharing.sync(workspace, who, yes=True)
+            workspace.close()
             self._roots[who] = root
         return self._roots[who]
 

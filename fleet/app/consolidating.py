@@ -7,7 +7,6 @@ meanwhile, it makes a new plan. Daily logs are only appended to. All use the sam
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from difflib import unified_diff
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,11 +101,11 @@ class ConsolidationResult(NamedTuple):
     @property
     def diff(self) -> str:
         """Unified diff of the plan."""
-        return _diff(self.edits)
+        return "\n".join(filter(None, (each.diff for each in self.edits)))
 
     def question(self) -> inbox.Item:
         """Return the plan as a person is asked about it: each file is one change."""
-        title, changes = f"Consolidating would change {self.number:,} topics", [_diff([each]) for each in self.edits]
+        title, changes = f"Consolidating would change {self.number:,} topics", [each.diff for each in self.edits]
         command = "fleet consolidate --force --dry-run"
         return inbox.Item.of_plan(KIND, title, self.summary(), self.diff.splitlines(), changes, command)
 
@@ -118,14 +117,6 @@ class ConsolidationResult(NamedTuple):
             last = "is unknown, since its file could not be read" if self.gates.trouble else "stays"
             return f"nothing to consolidate: no file changed, and the time of the last consolidation {last}"
         return f"consolidated: {counted(len(self.plan.added), 'new topic')}, {len(self.plan.merged)} merged into"
-
-
-class _Migration(NamedTuple):
-    """Result of a migration, or of its plan: the files with what goes into each, the run, and the diff of AGENTS.md."""
-
-    files: tuple[str, ...] = ()
-    run: str = ""
-    diff: str = ""
 
 
 # --- a session's end ------------------------------------------------------------------------------------------------
@@ -596,8 +587,12 @@ def _lock(workspace: Workspace) -> Lock:
 # --- migration ------------------------------------------------------------------------------------------------------
 
 
-def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_agents_md: bool = False) -> _Migration:
+def migrate(
+    workspace: Workspace, agent: str, *, dry_run: bool = False, with_agents_md: bool = False
+) -> tuple[list[str], str, str]:
     """Move a monolithic scratchpad to daily logs, topics and an index; the old file is kept beside it first.
+
+    Returns the files with what goes into each, the run, and the diff of AGENTS.md.
 
     Raises:
         NoError: there is no scratchpad.
@@ -607,19 +602,19 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
         raise RefusedError(f"{auto_reflect.FILE} is a link, which fleet writes through nowhere; nothing was changed")
     if not workspace.files.read(workspace.root / auto_reflect.FILE):
         raise NoError(f"there is no {auto_reflect.FILE} here: nothing to migrate")
-    result = _Migration()
+    files: list[str] = []
+    diff = ""
 
     def plan() -> Draft | None:
-        nonlocal result
-        edits, report = _migration(workspace)
-        result = _Migration(tuple(report))
+        nonlocal diff
+        edits, files[:] = _migration(workspace)
         if with_agents_md:
             _check_agents_file(workspace)
             rules = Runs(workspace).page(auto_reflect.AGENTS_FILE)
             text = AgentsFile(rules.text).with_daily_logs()
             if rules.before is not None and text != rules.text:
                 edits.append(rules.to(text))
-                result = result._replace(diff=_diff(edits[-1:]))
+                diff = edits[-1].diff
         if edits and (lock := Runs(workspace).page(consolidation.LOCK)).before is None:
             # The hours to the first consolidation count from now.
             edits.append(lock.to(Lock(workspace.world.wall_ms()).render().decode()))
@@ -627,11 +622,11 @@ def migrate(workspace: Workspace, agent: str, *, dry_run: bool = False, with_age
 
     if dry_run:
         plan()
-        return result
+        return files, "", diff
     with workspace.lock("scratchpad", _LOCK_WAIT_S):
         if run := Runs(workspace).apply_planned(MIGRATED, agent, plan):
             observing.keep_ignored(workspace.files)
-    return result._replace(run=run)
+    return files, run, diff
 
 
 def _migration(workspace: Workspace) -> tuple[list[Edit], list[str]]:
@@ -672,11 +667,3 @@ def _draft(summary: str, edits: Iterable[Edit], run: str = "") -> Draft | None:
     """Return the draft of a run that makes these edits; None where they change nothing."""
     changed = [each for each in edits if each.before != each.after]
     return Draft(run, summary, changed) if changed else None
-
-
-def _diff(edits: Iterable[Edit]) -> str:
-    lines: list[str] = []
-    for each in edits:
-        before, after = each.text.splitlines(), (each.after or b"").decode("utf-8", "surrogateescape").splitlines()
-        lines += unified_diff(before, after, each.path if before else "/dev/null", each.path, lineterm="", n=2)
-    return "\n".join(lines)

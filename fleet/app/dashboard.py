@@ -1,7 +1,6 @@
 """Dashboard: the state that ``fleet`` alone shows; who is online is read from the sidecar's last note."""
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -34,7 +33,6 @@ _NEW_MAX = 100
 """Of new lessons those that are shown; all are counted."""
 
 _DAY_MS = 86_400_000
-_YEAR_9999_MS = 253_370_764_800_000
 _ONLINE_MS = 60_000
 """Time for which the sidecar's note of who is online is valid."""
 _ONLINE_BYTES_MAX = 1024 * 1024
@@ -79,11 +77,11 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
         "promoted": list(_promoted(workspace, since)) if since else [],
         "waits": _pending(workspace, compared) | {"sent_by": sender},
         "online": _online_now(workspace),
-        "hooks": {"event": last_fired, "fired": _stamp(marks.get(last_fired, 0)), "installed": is_installed},
+        "hooks": {"event": last_fired, "fired": clock.moment(marks.get(last_fired, 0)), "installed": is_installed},
         "remote": workspace.is_in_a_clan,
         "agreed": is_agreed,
         "paused": paused,
-        "last": {kind: _stamp(at_ms) for kind, at_ms in last.items()},
+        "last": {kind: clock.moment(at_ms) for kind, at_ms in last.items()},
         "silent": _silent(workspace, last),
     }
 
@@ -211,8 +209,3 @@ def _next(state: dict[str, Any]) -> tuple[str, str]:
         ("shown" in silent, "fleet doctor", "looks for why nothing is shown"),
     )
     return next(((command, why) for is_due, command, why in steps if is_due), ("", ""))
-
-
-def _stamp(at_ms: int) -> str:
-    """Return a time as RFC 3339; "" for 0, and for a damaged mark, whose year no calendar has."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_ms / 1000)) if 0 < at_ms < _YEAR_9999_MS else ""

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache, partial
@@ -17,6 +16,7 @@ from shutil import which
 from sqlite3 import Error
 from typing import Any, NamedTuple
 
+from crdt import clock
 from fleet.app import finding, reflecting, reviewing, session_end, setup, sharing, starting
 from fleet.hosts.install import HOSTS, Calls
 from fleet.hosts.local import LocalFolder
@@ -411,8 +411,8 @@ def _hosts(workspace: Workspace, agent: str) -> Iterator[_Finding]:
     marks = LocalFolder(str(workspace.root)).fired()
     if marks:
         newest = max(marks, key=lambda name: marks[name])
-        at = time.strftime("%Y-%m-%d %H:%MZ", time.gmtime(marks[newest] / 1000))
-        yield _Finding("fired", "ok", f"last {newest}, {at}; what went wrong stands in .fleet/log")
+        at = clock.nearest(marks[newest])[:16].replace("T", " ")
+        yield _Finding("fired", "ok", f"last {newest}, {at}Z; what went wrong stands in .fleet/log")
     else:
         yield _trouble("fired", "no hook has fired here yet")
     if not (agent := agent or workspace.replicas().default_agent):

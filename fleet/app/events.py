@@ -294,6 +294,7 @@ class _HostEvent:
             with call.guarded("whether this is a fourth try is not known"):
                 if stopped := self._stopped_try():
                     return stopped
+        self._renew_tables()
         with call.guarded("whether a lesson guards this step is not known"):
             if guarded := self._guarded():
                 return guarded
@@ -302,7 +303,7 @@ class _HostEvent:
                 self._attempts.note_change(call.thread)
         reply = Reply()
         with call.guarded("the lessons for this step were not shown"):
-            rows = self._rows()
+            rows = self._ready.rows()
             with call.guarded("whether a lesson is used is not known"):
                 self._note_use(rows)
             if not payload.can("late"):
@@ -326,9 +327,6 @@ class _HostEvent:
 
     def _guarded(self) -> Reply | None:
         """Return the refusal, or the question, of the lessons that guard this step here; None where none does."""
-        if self._call.can_write and self._ready.are_guards_old():
-            with opened(self._call) as workspace:
-                self._make(workspace)
         guards = self._ready.guards(time.strftime("%Y-%m-%d", time.gmtime()))
         for decision in ("deny", "ask"):
             due = self._due(guards.get(decision, ()), ())
@@ -351,12 +349,11 @@ class _HostEvent:
     def _due(self, rows: Sequence[Sequence[str]], but: Sequence[str]) -> list[tuple[str, str]]:
         return triggers.due(rows, but, self._payload.tool, self._payload.command, *self._payload.paths)
 
-    def _rows(self) -> list[list[str]]:
-        """Return the table of triggers, made anew where it is old."""
-        if self._call.can_write and self._ready.is_table_old():
-            with opened(self._call) as workspace:
+    def _renew_tables(self) -> None:
+        """Make the tables of triggers and guards anew where one of them is old."""
+        if self._call.can_write and (self._ready.is_table_old() or self._ready.are_guards_old()):
+            with self._call.guarded("the lessons for this step are as they were"), opened(self._call) as workspace:
                 self._make(workspace)
-        return self._ready.rows()
 
     def _lessons_for_step(self, rows: list[list[str]]) -> tuple[str, str]:
         """Return the lessons that are due at this step, each once a session, and the line for the person."""
@@ -392,8 +389,9 @@ class _HostEvent:
     def _with_lessons(self, reply: Reply) -> Reply:
         """Return a reply with the lessons for the step that has just ended, where the host shows none before it."""
         if self._payload.can("late"):
+            self._renew_tables()
             with self._call.guarded("the lessons for this step were not shown"):
-                context, note = self._lessons_for_step(self._rows())
+                context, note = self._lessons_for_step(self._ready.rows())
                 reply.context = "\n\n".join(filter(None, [reply.context, context]))
                 reply.note = reply.note or note
         return reply

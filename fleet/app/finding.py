@@ -195,7 +195,7 @@ class ListFilter(NamedTuple):
             groups = {cluster.lesson.id: cluster for cluster in clusters.grouped(listed, clustered.get)}
             order = ranked((cluster.lesson for cluster in groups.values()), "sight")
             rows = [(groups[lesson.id], "") for lesson in order]
-            total = _count(patterns, private, clusters)
+            total = counted(workspace, clusters)
         if any(self):
             rows = [row for row in rows if self.admits(row[0].lesson)]
             total = len(rows)
@@ -227,10 +227,7 @@ def first_stamp(since: str) -> clock.Stamp:
 
 def counted(workspace: Workspace, clusters: Clusters) -> int:
     """Return the number of listed lessons, each cluster as one, with the private ones of the agents here."""
-    return _count(workspace.patterns, _awake(_private(workspace)), clusters)
-
-
-def _count(patterns: Patterns, private: Mapping[str, Pattern], clusters: Clusters) -> int:
+    patterns, private = workspace.patterns, _awake(_private(workspace))
     both = sum(record.is_listed for record in patterns.some(list(private)))
     inside = sum(len(group) - 1 for group in clusters.groups)
     return patterns.count() - both - inside + sum(record.is_listed for record in private.values())

@@ -13,7 +13,7 @@ what is added); persona ``note``; promotion ``lesson``; guard ``lesson`` and ``d
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from difflib import SequenceMatcher, unified_diff
+from difflib import SequenceMatcher
 from hashlib import blake2b
 from pathlib import PurePosixPath
 from typing import Literal, NamedTuple
@@ -402,13 +402,8 @@ class _Skill(_Handler):
 
     def diff(self) -> str:
         target, draft = self.text("target"), self.draft()
-        if not draft.strip():
-            return ""
         now = self.workspace.files.read(self.workspace.root / target)
-        pages = (now, _skill_page(now, draft))
-        before, after = (each.decode("utf-8", "replace").splitlines() for each in pages)
-        rows = unified_diff(before, after, target if now else "/dev/null", target, lineterm="")
-        return "\n".join(rows)
+        return Edit(target, now, _skill_page(now, draft)).diff if draft.strip() else ""
 
 
 def _skill_page(now: bytes, draft: bytes) -> bytes:

@@ -64,14 +64,6 @@ class _LessonChange(NamedTuple):
         return lesson | {"others": self.others, "changed": self.changed} | more
 
 
-class _Edit(NamedTuple):
-    """Result of an edit: the lesson, the fields that changed, and the kinds of secrets that were removed."""
-
-    lesson: Pattern
-    changed: list[str]
-    secrets: tuple[str, ...]
-
-
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
@@ -221,14 +213,13 @@ def _edit_records(
             raise NoError(f"{lesson.id} is {'retired already' if is_in else 'not retired'}; nothing was changed")
         ids = [each.id for each in members if each.is_present is is_in]
         writer.write([change(writer.line(each), writer.name, stamp) for each in ids])
-    from fleet.app.starting import Guards
-
-    Guards(workspace).make_ready()  # a hook reads the prepared table and no database
     return _LessonChange(lesson, [each for each in ids if each != lesson.id], lesson.id)
 
 
-def edit(workspace: Workspace, agent: str, prefix: str, assignments: Sequence[str]) -> _Edit:
-    """Set fields of a lesson, each as ``field=value``.
+def edit(
+    workspace: Workspace, agent: str, prefix: str, assignments: Sequence[str]
+) -> tuple[Pattern, list[str], tuple[str, ...]]:
+    """Set fields of a lesson, each as ``field=value``; return it, the changed fields, and the kinds of secrets removed.
 
     Raises:
         UsageError: a field that is not set this way, or a value that it cannot have.
@@ -258,7 +249,7 @@ def edit(workspace: Workspace, agent: str, prefix: str, assignments: Sequence[st
     if any((each.field, each.value) == (SCOPE, PRIVATE) for each in changes):
         workspace.reports.append("nothing more of it leaves this machine; what was sent before stays with the clan")
     secrets = tuple(sorted({kind for each in changes for kind in each.secrets}))
-    return _Edit(find(workspace, lesson.id), names, secrets)
+    return find(workspace, lesson.id), names, secrets
 
 
 def _check_name(field: str) -> None:

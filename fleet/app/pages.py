@@ -4,20 +4,17 @@ The pages of the branch depend on its lines alone: the same tree gives the same 
 configured on a machine. Their lessons are grouped by merges and by words, never by an embedding.
 """
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, groupby
 
-from fleet import __version__
 from fleet.app import reflecting
 from fleet.model import limits, names
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.pattern import Merges, Pattern, fold, merged
 from fleet.recall.wording import Pages, Share
-from fleet.reflect.clusters import Clusters, Comparison, Weighing
+from fleet.reflect.clusters import Clusters, Comparison, Wordings
 from fleet.share.remote import Files
 from fleet.store.lines import DISCOVERIES, PATTERNS, LineReader, lesson_lines
 from fleet.store.query import ranked
@@ -28,8 +25,6 @@ _SPARE = 2
 """Factor of lessons that are read for a page: clusters show as one lesson, so that others move up."""
 _BEST_MAX = _SPARE * limits.PAGE_LESSONS_MAX
 _NEWEST_MAX = 20
-_RENDERED = "page"
-"""Key of the note with the hash of the page's inputs, and of the page itself: a person may have edited it since."""
 
 
 def rendered_page(workspace: Workspace) -> bytes:
@@ -42,27 +37,17 @@ def rendered_page(workspace: Workspace) -> bytes:
         best_ids = {each.id for each in best}
         others = (patterns.lesson(group[0]) for group in clusters.groups if best_ids.isdisjoint(group))
         best += [each for each in others if each is not None]  # a cluster as a whole may be among the best
-        return _page(best, clusters, patterns.lesson, patterns.count() - _inside(clusters), workspace.emoji(), count)
+        shown, opposed = clusters.grouped(best, patterns.lesson), _opposed(clusters, patterns.lesson)
+        total = patterns.count() - _inside(clusters)
+        return _page(shown, Pages(workspace.emoji()), opposed, total=total, count=count)
 
 
 def write_page(workspace: Workspace) -> bool:
-    """Render ``patterns.md`` here unless it is of this generation; return whether it changed."""
-    file = workspace.clan / PAGE
-    settings = [workspace.config.recall.page_lessons, sorted(workspace.emoji().items()), __version__]
-    new_key = _hash(json.dumps([Weighing(workspace).cache_key(), settings]).encode())
-    cached, data = workspace.db.noted(_RENDERED), workspace.files.read(file)
-    if cached != f"{new_key} {_hash(data)}":
-        data = rendered_page(workspace)
+    """Render ``patterns.md`` here; return whether it changed."""
+    data = rendered_page(workspace)
     with workspace.locked():
         workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)  # missing where the folder was deleted
-        has_changed = workspace.files.replace(file, data, is_durable=False)
-    if cached != (new_key := f"{new_key} {_hash(data)}"):
-        workspace.db.note(_RENDERED, new_key)
-    return has_changed
-
-
-def _hash(data: bytes) -> str:
-    return blake2b(data, digest_size=8).hexdigest()
+        return workspace.files.replace(workspace.clan / PAGE, data, is_durable=False)
 
 
 def everything(workspace: Workspace) -> str:
@@ -72,18 +57,10 @@ def everything(workspace: Workspace) -> str:
 
 
 def _page(
-    best: Sequence[Pattern],
-    clusters: Clusters,
-    lookup: Callable[[str], Pattern | None],
-    total: int,
-    members: Mapping[str, str],
-    count: int,
+    shown: Sequence[Wordings], pages: Pages, opposed: Sequence[tuple[Pattern, Pattern]], *, total: int, count: int
 ) -> bytes:
-    shown = clusters.grouped(best, lookup)
     lessons, wordings = [each.lesson for each in shown], {each.lesson.id: each.wordings[1:] for each in shown}
-    opposed = _opposed(clusters, lookup)
-    page = Pages(members).lessons(lessons, lessons_max=count, total=total, wordings=wordings, opposed=opposed)
-    return page.encode()
+    return pages.lessons(lessons, lessons_max=count, total=total, wordings=wordings, opposed=opposed).encode()
 
 
 def _inside(clusters: Clusters) -> int:
@@ -109,21 +86,22 @@ def of_branch(read: Callable[[str], bytes], comparisons: Comparison | None = Non
     lessons, log = read(PATTERNS.edition), read(DISCOVERIES.edition)
     if not lessons and not log:
         return {}
-    members = Members.parse(read(MEMBERS)).emoji
+    rendered = Pages(Members.parse(read(MEMBERS)).emoji)
     clan = _Clan(lessons)
     discoveries = _discoveries(log)
     best = {each.id: each for each in clan.best}
     texts = {each.id: each.text for each in clan.best if each.state != "retired"}
     clusters = Clusters.among(texts, best.get, last=comparisons)
-    total = clan.total - _inside(clusters)
+    total, opposed = clan.total - _inside(clusters), _opposed(clusters, best.get)
     pages: Files = {}
     if lessons:
-        pages[PAGE] = _page(clan.best, clusters, best.get, total, members, limits.PAGE_LESSONS_MAX)
+        shown = clusters.grouped(clan.best, best.get)
+        pages[PAGE] = _page(shown, rendered, opposed, total=total, count=limits.PAGE_LESSONS_MAX)
     if log:
-        pages[DISCOVERIES_PAGE] = Pages(members).discoveries(discoveries).encode()
-    opposed, shares = _opposed(clusters, best.get), _shares(clan, clusters, discoveries)
+        pages[DISCOVERIES_PAGE] = rendered.discoveries(discoveries).encode()
+    shares = _shares(clan, clusters, discoveries)
     newest = [each.lesson for each in clusters.grouped(clan.newest, best.get)]
-    pages[FRONT_PAGE] = Pages(members).front(newest, discoveries, shares, total=total, opposed=opposed).encode()
+    pages[FRONT_PAGE] = rendered.front(newest, discoveries, shares, total=total, opposed=opposed).encode()
     return pages
 
 

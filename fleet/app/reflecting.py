@@ -75,7 +75,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> tuple[str, Standing
     """
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
-        lessons, begin = records_of(workspace, agent), prefix if prefix.startswith("p-") else f"p-{prefix}"
+        lessons, begin = records_of(workspace, agent), f"p-{prefix.removeprefix('p-')}"
         inside = [each for each in AgentMemory(workspace, agent).standing().lessons if each.startswith(begin)]
         # A memory may hold a lesson that this clan does not know, a lesson may only wait for it, and p- names nothing.
         is_named = len(inside) == 1 and begin != "p-"

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from fleet.app import sharing
@@ -33,16 +33,12 @@ _CLAN_IGNORES = (
 _GIT_S = 20.0
 
 
-class _JoinResult(NamedTuple):
-    """Result of a join: the workspace, messages about what was done, and whether the workspace is new."""
+def join(
+    root: Path, agent: str, remote: str, branch: str, home: str = "", *, ephemeral: bool = False
+) -> tuple[Workspace, list[str], bool]:
+    """Join the workspace in a folder, or make one there; return it, messages on what was done, and whether it is new.
 
-    workspace: Workspace
-    done: list[str]
-    is_new: bool
-
-
-def join(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ephemeral: bool = False) -> _JoinResult:
-    """Join the workspace in a folder, or make one there. ``home``: the folder of the agents' own files.
+    ``home``: the folder of the agents' own files.
 
     Raises:
         UsageError: a name, remote or branch that cannot be one; nothing was made.
@@ -93,7 +89,7 @@ def join(root: Path, agent: str, remote: str, branch: str, home: str = "", *, ep
         _add_agent(workspace, workspace.agent(agent or workspace.replicas().default_agent or "agent"), messages)
     if remote:
         sharing.Membership(workspace).agree(Address.typed(remote))
-    return _JoinResult(workspace, messages, is_new)
+    return workspace, messages, is_new
 
 
 def _on_another_remote(before: str, after: str) -> str:

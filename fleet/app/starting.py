@@ -5,9 +5,7 @@ consent in the local database: the decision, the step, the last day, and the wor
 nor change its step or words; only an edit made here changes its words. Retiring the lesson here lifts the guard.
 """
 
-import json
 import os
-import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +14,9 @@ from functools import partial
 from itertools import islice, zip_longest
 from typing import NamedTuple, TypeVar
 
+import msgspec
+
+from crdt import clock
 from fleet.app import finding, reflecting
 from fleet.app.finding import find, sources
 from fleet.hosts.local import LocalFolder
@@ -60,7 +61,7 @@ _GIT_S = 0.5
 _BRANCH_S = 0.1
 _HEAD_BYTES_MAX = 1_000
 _PEOPLE_CHARS = 600
-_CHECK_S = 7 * 86_400
+_CHECK_MS = 7 * 86_400_000
 """Time after its date for which a check is shown."""
 _COUNT_S = 0.3
 """Time that a start waits for a log in which something was written by hand: the next command counts it, too."""
@@ -84,9 +85,7 @@ class SessionStart:
 
     def text(self, session: str = "") -> str:
         """Return the text; note that it was shown, and in a named session what: another may only look at it."""
-        start = self._cached()
-        if start is None:
-            start = self.make(may_tidy=True)
+        start = self.cached() or self.make(may_tidy=True)
         with suppress(FleetError):  # in a read-only workspace
             self._workspace.state.put(started=self._workspace.wall())
         if session:
@@ -95,12 +94,8 @@ class SessionStart:
             self._exposures.note(self._agent, session, start.ids, self._workspace.world.wall_ms())
         return start.text
 
-    def is_ready(self) -> bool:
-        """Return whether the cached text is up to date with all that was written."""
-        return self._cached() is not None
-
-    def _cached(self) -> Start | None:
-        """Return the cached text; None for none that is up to date."""
+    def cached(self) -> Start | None:
+        """Return the cached text; None for none that is up to date with all that was written."""
         generation = str(self._workspace.patterns.generation)
         return self._ready.start() if self._ready.generation() == generation else None
 
@@ -241,8 +236,8 @@ class SessionStart:
         workspace, agent, lines = self._workspace, self._agent, list[str]()
         if asked:
             lines.append(f"{counted(len(asked), 'correction')} without a lesson yet: fleet learn --waiting")
-        now_s = workspace.world.wall_ms() // 1000
-        span = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for each in (now_s, now_s - _CHECK_S))
+        now = workspace.wall()
+        span = (f"{each[:19]}Z" for each in (now, clock.shifted(now, -_CHECK_MS)))
         lines += memory_md.Checks(workspace.files.read(workspace.home(agent) / memory_md.CHECKS)).due(*span)
         lines += self._due()
         pending = Inbox(workspace, agent).count(with_mirrored=False)  # each of those is named here by itself
@@ -403,7 +398,7 @@ def is_unasked(workspace: Workspace) -> bool:
 
 def make_ready(workspace: Workspace) -> list[str]:
     """Render the outdated texts of the agents here; return these agents."""
-    outdated = [agent for agent in workspace.agents_here() if not SessionStart(workspace, agent).is_ready()]
+    outdated = [agent for agent in workspace.agents_here() if SessionStart(workspace, agent).cached() is None]
     for agent in outdated:
         SessionStart(workspace, agent).make()
     return outdated
@@ -474,14 +469,12 @@ class Guards:
                 f"{lesson.id} is retired, or names no command and no file but those of the right way: there is no step "
                 f'to guard. Nothing was changed; give it one: fleet edit {lesson.id} --set trigger="Bash:git push*"'
             )
-        before = [raw for raw, each in self._decisions() if each.id == lesson.id]
-        consent_text = json.dumps(_Guard(lesson.id, decision, until, step, _words_of(lesson)))
+        before = next((raw for raw, each in self._decisions() if each.id == lesson.id), None)
+        consent_text = msgspec.json.encode(_Guard(lesson.id, decision, until, step, _words_of(lesson))).decode()
         with Runs(workspace).recording("", "guard") as draft:
-            workspace.state.agree(_GUARD, consent_text, workspace.wall())  # first: between the two, the newest counts
-            self._forget([raw for raw in before if raw != consent_text])
+            self._set(lesson.id, consent_text)
             draft.summary = f"{lesson.id} guards its step: {decision}"
-            if before[:1] != [consent_text]:
-                draft.fields = [Field(lesson.id, _GUARD, before[0] if before else None, consent_text)]
+            draft.fields = [Field(lesson.id, _GUARD, before, consent_text)] if before != consent_text else []
         return next(each for each in self.all() if each.id == lesson.id)
 
     def lift(self, prefix: str) -> str:
@@ -490,24 +483,34 @@ class Guards:
         Raises:
             NoError: there is none, or more than one.
         """
-        id_prefix = prefix if prefix.startswith("p-") else f"p-{prefix}"
-        guards = {raw: each.id for raw, each in self._decisions() if each.id.startswith(id_prefix)}
+        guards = {
+            each.id: raw
+            for raw, each in reversed([*self._decisions()])
+            if each.id.startswith(f"p-{prefix.removeprefix('p-')}")
+        }
         none = f"{prefix[:40]} guards nothing here; nothing was changed. `fleet guard` lists what does"
-        lifted = names.only(dict.fromkeys(sorted(guards.values()), ""), prefix, none)
+        lifted = names.only(dict.fromkeys(sorted(guards), ""), prefix, none)
         with Runs(self._workspace).recording("", "guard") as draft:
-            self._forget(list(guards))
+            self._set(lifted, "")
             draft.summary = f"{lifted} guards nothing any more"
-            draft.fields = [Field(each, _GUARD, raw, None) for raw, each in reversed(guards.items())]
+            draft.fields = [Field(lifted, _GUARD, guards[lifted], None)]
         return lifted
 
     def put_back(self, pattern: str, was: str, decision: str) -> bool:
         """Restore the decision that a lesson had before another one, "" for none; return False where it has a third."""
-        now = [raw for raw, each in self._decisions() if each.id == pattern]
-        is_due = next(iter(now), "") in (was, decision)
-        if is_due and decision:
-            self._workspace.state.agree(_GUARD, decision, self._workspace.wall())
-        self._forget([raw for raw in now if is_due and raw != decision])
+        is_due = next((raw for raw, each in self._decisions() if each.id == pattern), "") in (was, decision)
+        if is_due:
+            self._set(pattern, decision)
         return is_due
+
+    def _set(self, pattern: str, decision: str) -> None:
+        """Store the decision on a lesson, "" for none, in place of any other, and cache the table anew."""
+        state = self._workspace.state
+        if decision:  # first: between the two, the newest counts
+            state.agree(_GUARD, decision, self._workspace.wall())
+        for raw in [raw for raw, each in self._decisions() if each.id == pattern and raw != decision]:
+            state.disagree(_GUARD, raw)
+        self.make_ready()
 
     def make_ready(self) -> None:
         """Cache the table that a hook reads before each step."""
@@ -523,15 +526,8 @@ class Guards:
     def _decisions(self) -> Iterator[tuple[str, _Guard]]:
         """Yield the decisions, newest first, as stored and as parsed. What cannot be parsed is left out."""
         for raw in self._workspace.state.agreed(_GUARD):
-            with suppress(ValueError, TypeError, RecursionError):
-                guard = _Guard(*json.loads(raw))
-                if all(isinstance(each, str) for each in guard):
-                    yield raw, guard
-
-    def _forget(self, consents: list[str]) -> None:
-        for raw in consents:
-            self._workspace.state.disagree(_GUARD, raw)
-        self.make_ready()
+            with suppress(msgspec.DecodeError):
+                yield raw, msgspec.json.decode(raw, type=_Guard)
 
     def _words(self, guard: _Guard) -> str:
         """Return the words of a guard: those of the decision, unless they were edited here since.

@@ -106,45 +106,13 @@ def tidy(
         if why is not None:
             skipped = ReflectionReport(skipped=why, dream_report_ingested=dream)
             return TidyResult(Plan(skipped), total=len(notebook.notes))
-        tidied = _carry_out(workspace, agent, notebook, dry_run=dry_run, confirm=confirm)
+        tidied = notebook.carry_out(confirm, dry_run=dry_run)
         dreamed = _put_host_facts(workspace, agent, dry_run=dry_run)
         report_now = msgspec.structs.replace(tidied.report, dreamed_accepted=dreamed, dream_report_ingested=dream)
         tidied = tidied._replace(plan=tidied.plan._replace(report=report_now))
         if tidied.run and is_logged:
             _record(workspace, agent, tidied)
         return tidied
-
-
-def _carry_out(
-    workspace: Workspace,
-    agent: str,
-    notebook: "_Notebook",
-    *,
-    dry_run: bool,
-    confirm: Callable[[inbox.Item], object] | None,
-) -> TidyResult:
-    tidied, draft = TidyResult(Plan(ReflectionReport())), Draft()
-
-    def planned() -> Draft | None:
-        nonlocal notebook, tidied, draft
-        if workspace.files.read(AgentMemory(workspace, agent).path) != notebook.memory:
-            notebook = _Notebook(workspace, agent)
-        tidied = TidyResult(notebook.plan(), total=len(notebook.notes))
-        if dry_run or not tidied.plan.changes:
-            return None
-        if confirm is not None:
-            confirm(tidied.question(agent))
-        elif tidied.plan.notes_changed > (most := workspace.config.sleep.changes_max(tidied.total)):
-            pending, left = put_aside(workspace, agent, tidied.question(agent), most)
-            tidied = tidied._replace(pending=pending, left=left)
-            return None
-        draft = _draft(workspace, agent, notebook, tidied.plan)
-        return draft
-
-    if run := Runs(workspace).apply_planned(KIND, agent, planned):
-        _write(workspace, agent, draft.fields)
-        tidied = tidied._replace(run=run)
-    return tidied
 
 
 # --- the notebook ---------------------------------------------------------------------------------------------------
@@ -190,6 +158,32 @@ class _Notebook:
             cosines=cosines if Embeddings(workspace).cosines((), ()) is not None else None,
             apart=Weighing(workspace).decided(),
         )
+
+    def carry_out(self, confirm: Callable[[inbox.Item], object] | None, *, dry_run: bool) -> TidyResult:
+        """Apply the plan as a run, or only make it; where the memory was edited meanwhile, that of a new notebook."""
+        workspace, agent, notebook = self._workspace, self._agent, self
+        tidied, draft = TidyResult(Plan(ReflectionReport())), Draft()
+
+        def planned() -> Draft | None:
+            nonlocal notebook, tidied, draft
+            if workspace.files.read(AgentMemory(workspace, agent).path) != notebook.memory:
+                notebook = _Notebook(workspace, agent)
+            tidied = TidyResult(notebook.plan(), total=len(notebook.notes))
+            if dry_run or not tidied.plan.changes:
+                return None
+            if confirm is not None:
+                confirm(tidied.question(agent))
+            elif tidied.plan.notes_changed > (most := workspace.config.sleep.changes_max(tidied.total)):
+                pending, left = put_aside(workspace, agent, tidied.question(agent), most)
+                tidied = tidied._replace(pending=pending, left=left)
+                return None
+            draft = _draft(workspace, agent, notebook, tidied.plan)
+            return draft
+
+        if run := Runs(workspace).apply_planned(KIND, agent, planned):
+            _write(workspace, agent, draft.fields)
+            tidied = tidied._replace(run=run)
+        return tidied
 
     def _lessons(self) -> list[Note]:
         workspace, agent = self._workspace, self._agent

@@ -253,7 +253,7 @@ class _Undoing:
         with self._workspace.writing(self._agent) as writer:
             for field in fields:
                 part, _, digits = str(field.after or field.before).partition(" ")
-                line = self._record(field.id) or Line(field.id)
+                line = self._workspace.record(self._agent, field.id) or Line(field.id)
                 own = [name for name in line.by_writer() if names.agent_of(name) == self._agent]
                 # A copy of this folder may have imported the same since, under another name. Earlier runs name none.
                 own = [name for name in own if (name.endswith(f".{digits}") if digits else name in mine)]
@@ -283,7 +283,7 @@ class _Undoing:
         with self._workspace.writing(self._agent) as writer:
             deltas, stamp = [], counting.add_stamp(writer)
             for id_, is_present in (presence | counted).items():
-                line = self._record(id_)
+                line = self._workspace.record(self._agent, id_)
                 lesson = fold(line, self._workspace.policy()) if line is not None else None
                 if line is None or lesson is None:
                     self._left.append(f"{id_} is not here any more")
@@ -296,7 +296,6 @@ class _Undoing:
             writer.write(deltas)
         for agent in self._workspace.agents_here():
             reflecting.take_out_retired(self._workspace, agent)
-        starting.Guards(self._workspace).make_ready()
 
     def _only_counted(self, inverse: Run) -> dict[str, bool]:
         """Return the lessons of which the run only counted an occurrence: whether that counts again."""
@@ -324,9 +323,6 @@ class _Undoing:
         others = sorted(writer for writer, at in lesson.adds.items() if at > run.at and not writer.startswith(mine))
         return f"{', '.join(others)} confirmed it since" if others else ""
 
-    def _record(self, id_: str) -> Line | None:
-        return self._workspace.record(self._agent, id_)
-
     # --- fields
 
     def _set(self, field: Field) -> None:
@@ -339,35 +335,28 @@ class _Undoing:
                 self._did.append(f"{field.id} {'guards its step' if field.after else 'guards nothing'} again")
             else:
                 self._left.append(f"{field.id}: its guard was set to something else since, and stays")
-        elif field.name in _PRIVATE:
-            self._set_private(field)
         elif field.name not in _NOT_SET:
             self._set_field(field)
 
     def _set_field(self, field: Field) -> None:
-        """Set a field of a lesson back, if it still has the run's value."""
+        """Set a field of a lesson back, if it still has the run's value; a private one in the agent's private file."""
+        workspace, is_own = self._workspace, field.name in _PRIVATE
         try:
-            lesson = find(self._workspace, field.id, is_worded=False)
+            own = fold(workspace.own_notes(self._agent, field.id) or Line(field.id), workspace.policy())
+            lesson = own if is_own else find(workspace, field.id, is_worded=False)
         except NoError as why:
             self._left.append(str(why))
             return
         value = lesson.fields.get(field.name)
         if not self._is_due(field, value):
             return
-        with self._workspace.writing(self._agent) as writer:
-            if field.name == SCOPE:
-                CountedLog(self._workspace, self._agent).move(lesson.id, str(field.after or ""))
+        with workspace.writing(self._agent) as writer:
+            if is_own:
+                writer.set_own([(field.id, field.name, _value(field, value))])
+            elif field.name == SCOPE:
+                CountedLog(workspace, self._agent).move(lesson.id, str(field.after or ""))
             else:
                 writer.write([writer.edit(writer.line(field.id), field.name, _value(field, value))])
-
-    def _set_private(self, field: Field) -> None:
-        """Set a field in the agent's private file back, where housekeeping keeps its notes of a lesson."""
-        is_there = self._workspace.notes_file(self._agent).is_file()
-        lesson = self._workspace.notes(self._agent).get(field.id) if is_there else None
-        value = lesson.fields.get(field.name) if lesson is not None else None
-        if self._is_due(field, value):
-            with self._workspace.writing(self._agent) as writer:
-                writer.set_own([(field.id, field.name, _value(field, value))])
 
     def _is_due(self, field: Field, value: object) -> bool:
         """Return whether a field still has the run's value, so that it is set back; add a sentence about it."""

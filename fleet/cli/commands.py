@@ -4,7 +4,6 @@ import functools
 import importlib
 import itertools
 import os
-import re
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from crdt import clock
 from fleet.cli.output import COMPLETE, COMPLETING, EXIT_REFUSED, WIDTH_MAX, chosen, commands, echo_json, note, painted
 from fleet.model.errors import DiskError, FleetError, UsageError
 from fleet.store.workspace import World
+from fleet.text import tables
 
 EXIT_INTERRUPTED = 130
 _EXIT_UNAVAILABLE = 5
@@ -27,32 +27,12 @@ ALL = "fleet.all"
 
 _DATA = Path(__file__).with_name("data")
 
-
-def _read_table() -> tuple[dict[str, list[str]], dict[str, str], dict[str, dict[str, str]]]:
-    """Return names by group, modules by name, and by name, those within a group too, what holds (``commands.txt``)."""
-    groups, modules, traits = dict[str, list[str]](), dict[str, str](), dict[str, dict[str, str]]()
-    for line in _DATA.joinpath("commands.txt").read_text("utf-8").splitlines():
-        if line.startswith("["):
-            names = groups[line.strip("[]")] = []
-        elif line and not line.startswith("#"):
-            name, module, *rest = re.split(" {2,}", line)
-            traits[name] = dict(each.partition(":")[::2] for each in " ".join(rest).split())
-            if " " not in name:
-                names.append(name)
-                modules[name] = module
-    return groups, modules, traits
-
-
-GROUPS, MODULES, _TRAITS = _read_table()
-FIRST = [name for name, traits in _TRAITS.items() if "first" in traits]
+_GROUPED: dict[str, dict[str, dict[str, Any]]] = tables(str(_DATA / "commands.toml"))
+TRAITS = {name: traits for rows in _GROUPED.values() for name, traits in rows.items()}
+GROUPS = {group: [name for name in rows if " " not in name] for group, rows in _GROUPED.items()}
+MODULES = {name: str(TRAITS[name]["module"]) for names in GROUPS.values() for name in names}
+FIRST = [name for name, traits in TRAITS.items() if "first" in traits]
 """The commands of the first screen, ``fleet --help``."""
-LEFT_TO_STAND = {
-    name: dict(option.split("=") for option in traits["no-run"].split(",") if option)
-    for name, traits in _TRAITS.items()
-    if "no-run" in traits
-}
-"""Commands that change something here and leave no run that a bare ``fleet undo`` takes back; of some only with an
-option, by its parameter."""
 _ONLY_SHOW = ("dry_run", "check", "listed", "proposed", "plugin_dir")
 """Parameters with which a command changes nothing."""
 
@@ -148,7 +128,7 @@ def _converted(name: str) -> Any:
 
 def _complete(command: Any, name: str) -> None:
     """Give a command its examples, the options that nearly all commands have, and its note for undo."""
-    command.epilog, traits = _epilog(name), _TRAITS.get(name, {})
+    command.epilog, traits = _epilog(name), TRAITS.get(name, {})
     for option, is_taken in (
         (_SESSION, "session" in traits),
         (_AGENT, "no-agent" not in traits),
@@ -157,16 +137,19 @@ def _complete(command: Any, name: str) -> None:
     ):
         if is_taken and option not in command.params:
             command.params.append(option)
-    if name in LEFT_TO_STAND:
-        command.callback = _noting(command.callback, name)
+    if "no-run" in traits:
+        command.callback = _noting(command.callback, name, traits["no-run"])
 
 
-def _noting(act: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return a command's function that also notes the command, unless it returns False: it left nothing to undo."""
+def _noting(act: Callable[..., Any], name: str, options: Mapping[str, str]) -> Callable[..., Any]:
+    """Return a command's function that also notes the command, unless it returns False: it left nothing to undo.
+
+    ``options``: those with one of which alone it changes anything, by parameter; none: it does with any.
+    """
 
     @functools.wraps(act)
     def act_and_note(**arguments: Any) -> None:
-        command, began = _change_by(name, arguments), clock.nearest(World().wall_ms())
+        command, began = _change_by(name, options, arguments), clock.nearest(World().wall_ms())
         has_changed = False
         try:
             has_changed = act(**arguments) is not False
@@ -183,9 +166,8 @@ def _noting(act: Callable[..., Any], name: str) -> Callable[..., Any]:
     return act_and_note
 
 
-def _change_by(name: str, arguments: Mapping[str, Any]) -> str:
+def _change_by(name: str, options: Mapping[str, str], arguments: Mapping[str, Any]) -> str:
     """Return a command as it changes something, "" where it only shows."""
-    options = LEFT_TO_STAND[name]
     given = {parameter: value for parameter, value in arguments.items() if (parameter, value) != ("host", "none")}
     changing = [option for parameter, option in options.items() if given.get(parameter)]
     if any(arguments.get(each) for each in _ONLY_SHOW) or (options and not changing):

@@ -3,19 +3,20 @@
 import difflib
 import json
 import platform
-import subprocess
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fleet import __version__
 from fleet.cli import output
 from fleet.cli.commands import ALL, GROUPS, MODULES
+from fleet.cli.commands import app as commands
 from fleet.cli.output import argument
 from fleet.model.errors import UsageError
+from fleet.store import git
 
 app = output.commands()
 
@@ -46,7 +47,7 @@ def _help(
             output.echo(f"\nTopics (`fleet help TOPIC`): {', '.join(topics())}")
         return
     if words[0] in MODULES:
-        output.chosen.put(_help_of(root, words))
+        commands([*words, "--help"], prog_name="fleet", standalone_mode=False)
         if page := next((each for each in (topic, f"{topic}s") if each in topics()), ""):
             output.echo(f"\nThe page about it: fleet help {page}.md")
         return
@@ -74,17 +75,6 @@ def topics() -> list[str]:
     return sorted(each.stem for each in _docs().glob("*.md") if each.stem != _INDEX)
 
 
-def _help_of(context: Any, words: list[str]) -> str:
-    """Return the help of a command, or of a command of a group, such as ``live serve``."""
-    for index, word in enumerate(words):
-        group = context.command
-        command = group.get_command(context, word) if hasattr(group, "get_command") else None
-        if command is None:
-            raise UsageError(f"`fleet {' '.join(words[:index])}` has no command {word[:40]!r}")
-        context = typer.Context(command, info_name=word, parent=context)
-    return str(context.get_help())
-
-
 def _docs() -> Path:
     """Return the folder of the documentation: in the package where it is installed, beside it in a checkout."""
     inside = Path(__file__).parents[1] / "docs"
@@ -100,10 +90,8 @@ def _commit() -> str:
     """Return the commit: of the checkout that this runs from, else as the installer noted it; "" for a wheel."""
     root = Path(__file__).resolve().parents[2]
     if (root / ".git").exists() and (root / "pyproject.toml").exists():
-        with suppress(OSError, subprocess.SubprocessError):
-            command = ["git", "-C", str(root), "rev-parse", "--short=12", "HEAD"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
-            return f"commit {done.stdout.strip()}"
+        commit = git.output(root, "rev-parse", "--short=12", "HEAD")
+        return f"commit {commit}" if commit else ""
     with suppress(metadata.PackageNotFoundError, ValueError, KeyError, TypeError):
         origin = json.loads(metadata.distribution(_DISTRIBUTION).read_text("direct_url.json") or "{}")
         return f"commit {origin['vcs_info']['commit_id'][:12]}"

@@ -283,9 +283,7 @@ def _undo(
         raise UsageError("--list takes no run, and --all belongs to --list; nothing was changed")
     with output.opened() as workspace:
         if is_listing:
-            runs = History(workspace).listed()
-            listed = runs if everything else runs[:_LISTED]
-            _list_runs(listed, [History(workspace).subject(run) for run, _ in listed], len(runs))
+            _list_runs(workspace, everything=everything)
             return
         named = run if run is not None else _agreed(workspace, History(workspace).last_command())
         with output.progress("Taking back"):
@@ -308,16 +306,17 @@ def _agreed(workspace: Workspace, last: Run) -> str:
     return last.id
 
 
-def _list_runs(runs: list[tuple[Run, str]], subjects: list[str], total: int) -> None:
-    documents, rows = [], []
-    for (run, undone_by), subject in zip(runs, subjects, strict=True):
+def _list_runs(workspace: Workspace, *, everything: bool) -> None:
+    runs, documents, rows = History(workspace).listed(), [], []
+    for run, undone_by in runs if everything else runs[:_LISTED]:
+        subject = History(workspace).subject(run)
         document = {name: getattr(run, name) for name in ("id", "kind", "agent", "at")}
         files = [edit.path for edit in run.edits]
         documents.append(document | {"told": run.summary, "about": subject, "files": files, "undone_by": undone_by})
         text = ": ".join(filter(None, (run.summary, shortened(one_line(subject), _SUBJECT_CHARS))))
         rows.append(f"{run.id:<26}  {output.when(run.at)}  {text}{undone_by and f'  (taken back by {undone_by})'}")
-    rows += [f"and {total - len(runs):,} older; --all lists them"] if total > len(runs) else []
-    output.show({"runs": documents, "total": total}, rows or "no run is noted here yet")
+    rows += [f"and {len(runs) - len(documents):,} older; --all lists them"] if len(runs) > len(documents) else []
+    output.show({"runs": documents, "total": len(runs)}, rows or "no run is noted here yet")
 
 
 def _undone_rows(undone: Undone) -> list[str]:

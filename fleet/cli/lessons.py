@@ -309,12 +309,11 @@ def _edit(
         if not assignments:
             _show_history(finding.find(workspace, pattern, is_read=True))
             return
-        edited = lessons.edit(workspace, output.agent_in(workspace), pattern, assignments)
-        names = ", ".join(LABELS.get(each, each) for each in edited.changed)
+        lesson, changed, secrets = lessons.edit(workspace, output.agent_in(workspace), pattern, assignments)
+        names = ", ".join(LABELS.get(each, each) for each in changed)
         text = f"edited: {names}" if names else "says that already; nothing was changed"
-        id_ = edited.lesson.id
-        output.show({"id": id_, "fields": lessons.history(edited.lesson)}, f"{id_} {text}")
-        output.note_secrets(edited.secrets)
+        output.show({"id": lesson.id, "fields": lessons.history(lesson)}, f"{lesson.id} {text}")
+        output.note_secrets(secrets)
 
 
 def _show_history(lesson: Pattern) -> None:

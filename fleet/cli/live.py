@@ -30,11 +30,6 @@ app = output.commands()
 live_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Serve live sync.", name="live")
 
 
-@live_app.callback()
-def _live() -> None:
-    """Serve live sync: neighbours hear of a lesson in a moment."""
-
-
 @live_app.command("serve")
 def _serve(
     host: Annotated[str, option("--host", "TEXT", "Where to listen; beyond this machine, a token and TLS.")] = (

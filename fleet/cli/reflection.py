@@ -334,12 +334,11 @@ def _migrate(
 ) -> None:
     """Move a monolithic .agents.local.md to daily logs, topics and an index; the old file is kept beside it."""
     with output.acting() as (workspace, who):
-        migrated = consolidating.migrate(workspace, who, dry_run=dry_run, with_agents_md=agents_md)
-        rows = [*migrated.files, *filter(None, [migrated.diff])]
-        rows += _ending(migrated.run, dry_run=dry_run) if rows else []
+        files, run, diff = consolidating.migrate(workspace, who, dry_run=dry_run, with_agents_md=agents_md)
+        rows = [*files, *filter(None, [diff])]
+        rows += _ending(run, dry_run=dry_run) if rows else []
         rows = rows or [f"nothing to migrate: the scratchpad holds the directive and {READY} alone"]
-        document = {"files": list(migrated.files), "run": migrated.run, "diff": migrated.diff, "dry_run": dry_run}
-        output.show(document, rows)
+        output.show({"files": files, "run": run, "diff": diff, "dry_run": dry_run}, rows)
 
 
 # --- what it came to --------------------------------------------------------------------------------------------------

@@ -5,12 +5,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
+from crdt import clock
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, echo, flag, note
 from fleet.model.errors import UsageError
@@ -164,12 +164,12 @@ def _status() -> None:
             "agent": named,
             "running": holder is not None,
             "pid": holder[0] if holder else 0,
-            "since": _when(holder[1]) if holder else "",
-            "last_sync": _when(marks.synced_ms),
-            "last_work": _when(marks.worked_ms),
+            "since": clock.moment(holder[1] if holder else 0),
+            "last_sync": clock.moment(marks.synced_ms),
+            "last_work": clock.moment(marks.worked_ms),
             "failures": marks.failures,
             "last_error": marks.error,
-            "next_sync": _when(marks.next_ms),
+            "next_sync": clock.moment(marks.next_ms),
             "unit": _unit(workspace, named),
         }
         output.show(document, _status_rows(document))
@@ -183,10 +183,6 @@ def _unit(workspace: Workspace, agent: str) -> str:
     except UsageError:
         return ""
     return str(path) if path.is_file() else ""
-
-
-def _when(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at_ms else ""
 
 
 def _status_rows(status: dict[str, Any]) -> list[str]:

@@ -1,6 +1,5 @@
 """Commands that set fleet up: a workspace, agent hosts, shells and settings."""
 
-import difflib
 import re
 import sys
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from fleet.share.git import Address, Repository
 from fleet.share.notices import Notices
 from fleet.share.remote import RemoteUnavailable
 from fleet.store import config, consent, git, homes
+from fleet.store.runs import Edit
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace, check_version
 from fleet.text.screening import counted, listed
@@ -85,8 +85,8 @@ def _init(
     for about, question in setup.likely_typos(root, remote, branch).items():
         # A script that names another remote means it: the change is printed, and can be undone.
         output.confirm(question, yes=yes or (about == "remote" and not sys.stdin.isatty()))
-    joined = setup.join(root, named, remote, branch, home or _another_home(root, asks=asks), ephemeral=ephemeral)
-    workspace, messages = joined.workspace, joined.done
+    home = home or _another_home(root, asks=asks)
+    workspace, messages, is_new = setup.join(root, named, remote, branch, home, ephemeral=ephemeral)
     if local := config.ignore(workspace.files, config.IGNORED_LOCAL):
         messages.append(f".gitignore: {counted(len(local), 'line')} for this machine's own files")
     places, own = f"{workspace.place}/ and clan-learnings/", setup.own_ignores(workspace)
@@ -98,7 +98,7 @@ def _init(
     echo("\n".join(messages))
     _offer_remote(workspace, asks=asks)
     _offer_author(workspace, author, asks=asks)
-    _offer_embedding(workspace, yes=yes, is_new=joined.is_new)
+    _offer_embedding(workspace, yes=yes, is_new=is_new)
     _offer_webhook(workspace, yes=yes)
     if not workspace.is_in_a_clan:
         origin = sharing.Membership(workspace).shown()
@@ -110,7 +110,7 @@ def _init(
         _offer_files(workspace, who, take_in=take_in, asks=asks)
         _offer_host(workspace, host, asks=asks)
         _show_next(workspace, who)
-    document = {"workspace": str(workspace.root), "is_new": joined.is_new, "agent": who, "did": messages}
+    document = {"workspace": str(workspace.root), "is_new": is_new, "agent": who, "did": messages}
     output.show(document | {"remote": sharing.Membership(workspace).shown()})
     for message in (*workspace.reports, *(f"warning: {each}" for each in workspace.warnings)):
         note(message)
@@ -406,10 +406,8 @@ def _ask_to_reflect(client: str) -> bool:
 def _show_changes(done: Sequence[FileChange], new: str, old: str, *, dry_run: bool) -> bool:
     """Show what became of the settings, the first of these files, and of the pages beside them; return if any did."""
     if dry_run:
-        for file in done:
-            old_lines, new_lines = (data.decode("utf-8-sig").splitlines() for data in (file.before, file.after))
-            for line in difflib.unified_diff(old_lines, new_lines, str(file.path), str(file.path), lineterm=""):
-                echo(line, as_is=True)
+        for diff in filter(None, (Edit(str(each.path), each.before, each.after).diff for each in done)):
+            echo(diff, as_is=True)
         note("nothing was changed")
     else:
         echo(new if any(each.is_other for each in done) else old)

@@ -279,41 +279,34 @@ def _status() -> None:
     """Show the state of this workspace: outgoing lines, pending decisions, quarantine, replicas of the clan."""
     with output.acting(or_guest=True) as (workspace, who):
         status = doctor.status(workspace, who)
-        output.show(
-            status,
-            _status_rows(status, workspace.doubt, workspace.sync_command, is_read=workspace.config.is_read),
-        )
+        output.show(status, _status_rows(status, workspace))
 
 
-def _status_rows(status: dict[str, Any], doubt: str, sync: str, *, is_read: bool) -> Iterator[output.Row]:
-    sections = (
-        *_sections(status, doubt, sync, is_read=is_read),
-        *_decisions(status),
-        *_left_out(status),
-        _replicas(status),
-    )
+def _status_rows(status: dict[str, Any], workspace: Workspace) -> Iterator[output.Row]:
+    sections = (*_sections(status, workspace), *_decisions(status), *_left_out(status), _replicas(status))
     for label, *lines in sections:
         for index, line in enumerate(filter(None, lines)):
             yield (f"{'' if index else label:<{_LABEL}}", "bold"), (line, "")
 
 
-def _sections(status: dict[str, Any], doubt: str, sync: str, *, is_read: bool) -> Iterator[tuple[str, ...]]:
+def _sections(status: dict[str, Any], workspace: Workspace) -> Iterator[tuple[str, ...]]:
     """Yield a label and its lines; an empty line is not shown."""
     replica = f" ({status['replica']})" if status["replica"] else ""
     yield "workspace", status["workspace"]
     unnamed = ": nobody is named here, what is logged stays here; fleet init --agent NAME"
     yield "agent", f"{status['agent']}{replica}{unnamed if status['agent'] == GUEST else ''}"
     remote = f"{status['remote']}, branch {status['branch']}" if status["remote"] else ""
+    is_read = workspace.config.is_read
     unknown = "none named; works offline" if is_read else f"{CONFIG} cannot be read, and may name one"
     yield "remote", remote or unknown
-    yield "last sync", output.when(status["last_sync"]) or _no_sync(status, sync)
+    yield "last sync", output.when(status["last_sync"]) or _no_sync(status, workspace.sync_command)
     yield "failed", status["sync_failed"]
     yield "stale", status["stale"]
     yield "paused", status["paused"] and f"{status['paused']}: nothing is shared"
     known = counted(status["discoveries"], "discovery")
     yield "known", f"{counted(status['patterns'], 'lesson')}, {known}"
     paths = (f"{number} in {path}" for path, number in status["waiting"]["paths"].items())
-    doubt = doubt if which("git") else "without git, what the clan has is not known"
+    doubt = workspace.doubt if which("git") else "without git, what the clan has is not known"
     unsure = f" at most: {doubt}" if doubt else ""
     yield "to go out", f"{counted(status['waiting']['lines'], 'line')}{unsure}", *paths
     yield "clock", status["clock"] and f"{status['clock']}; set it, best by NTP"

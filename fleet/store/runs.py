@@ -16,7 +16,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, unified_diff
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -70,6 +70,12 @@ class Edit(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The text before the run; "" for no file."""
         return (self.before or b"").decode("utf-8", "surrogateescape")
+
+    @property
+    def diff(self) -> str:
+        """The edit as a unified diff."""
+        before, after = self.text.splitlines(), (self.after or b"").decode("utf-8", "surrogateescape").splitlines()
+        return "\n".join(unified_diff(before, after, self.path if before else "/dev/null", self.path, lineterm="", n=2))
 
     def to(self, after: str | bytes) -> "Edit":
         """Return the edit of this file, as it was read, that makes it so."""

@@ -122,9 +122,9 @@ def test_it_is_none_once_a_refresh_found_other_records(workspace, path):
 def test_whoever_asks_for_the_start_has_what_was_written_without_a_word(workspace, path):
     assert "news" not in starting.SessionStart(workspace, "velma").text()
     write(workspace, path)
-    assert not starting.SessionStart(workspace, "velma").is_ready()
+    assert starting.SessionStart(workspace, "velma").cached() is None
     assert "news of tank" in starting.SessionStart(workspace, "velma").text()
-    assert starting.SessionStart(workspace, "velma").is_ready()
+    assert starting.SessionStart(workspace, "velma").cached() is not None
 
 
 def test_a_line_that_says_nothing_new_makes_nothing_anew(workspace):

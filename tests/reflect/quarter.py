@@ -86,7 +86,7 @@ class Machine:
         self.random = random.Random(folder.name)
         self.agents = agents
         for agent in agents:
-            setup.join(folder, agent, str(remote), "").workspace.close()
+            setup.join(folder, agent, str(remote), "")[0].close()
         self.workspace = self.opened()
         for agent in agents:
             sharing.sync(self.workspace, agent, yes=True)

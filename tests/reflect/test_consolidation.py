@@ -872,7 +872,7 @@ def test_runs_in_reverse_order_give_back_the_first_day(project):
     promoted = consolidating.suggest(workspace, "tank").promoted
     made += [run for _, run in promoted]
     made.append(consolidating.consolidate(workspace, "tank", force=True).run)
-    made.append(consolidating.migrate(workspace, "tank").run)
+    made.append(consolidating.migrate(workspace, "tank")[1])
     workspace.close()
     assert all(made)
     assert len(made) == 3

@@ -156,7 +156,7 @@ class Book:
 
     def migrate(self) -> None:
         """Move the scratchpad to daily logs and topics: the hours to the first consolidation count from then on."""
-        assert consolidating.migrate(self.machine.workspace, self.machine.agents[0]).run
+        assert consolidating.migrate(self.machine.workspace, self.machine.agents[0])[1]
         self.last_ms = self.last_ms or json.loads(self.machine.text(consolidation.LOCK))["last_consolidated_at"]
 
     # --- a person

@@ -441,7 +441,7 @@ class Tended(Further):
         """Move the scratchpad to daily logs and topics."""
         with self._taking_back(machine):
             try:
-                return bool(consolidating.migrate(self.open(machine), machine.agent).run)
+                return bool(consolidating.migrate(self.open(machine), machine.agent)[1])
             except FleetError as why:
                 self.note("not migrated", type(why).__name__)
                 return False
