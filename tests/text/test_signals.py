@@ -520,9 +520,9 @@ def test_the_prefilter_sees_the_end_of_a_long_message():
     assert prompts.Prompt("x" * 100_000 + " you forgot it").might_signal()
 
 
-def test_importing_the_prefilter_imports_nothing():
+def test_importing_the_prefilter_imports_nothing_that_parsing_a_payload_does_not():
     code = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r}); known = set(sys.modules)\n"
+        f"import json, sys; sys.path.insert(0, {str(ROOT)!r}); known = set(sys.modules)\n"
         "import fleet.text.prompts as t; t.Prompt('you forgot it').might_signal()\n"
         "print(*sorted(set(sys.modules) - known - {*sys.builtin_module_names}))"  # those are loaded from no file
     )
