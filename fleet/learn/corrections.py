@@ -268,7 +268,7 @@ class Corrections:
         try:
             return self._workspace.session(self._agent)
         except FleetError as why:
-            self._workspace.warn(f"the correction is logged without a session: {why}")
+            self._workspace.warn(f"no session of this correction is known: {why}")
             return ""
 
     def _echo_result(self, lesson: str, text: str, secrets: tuple[str, ...]) -> LogResult:
