@@ -286,10 +286,10 @@ class Corrections:
         known, text = target.lesson, logged.pattern
         if known is not None and not known.text:
             self._warn_of_purge(target)
-        # Where another process is at work this is counted later, and what that one counts is left out.
-        seen = 1 + (known.count("seen") if known is not None else 0)
-        if entry and (lesson_now := self._lesson_now(target)) is not None:
-            seen = max(seen, lesson_now.count("seen"))
+        lesson_now, seen_before = self._lesson_now(target), known.count("seen") if known is not None else 0
+        seen = lesson_now.count("seen") if lesson_now is not None else 0
+        if seen <= seen_before:  # another process is at work, or nobody may count here
+            seen = seen_before + self._uncounted(target) + (not entry)
         lesson, known_as = (known.id, known.text or text) if known is not None else (target.id, text)
         find_near: Callable[[], list[Near]] = (
             (lambda: self._near(target.members, known_as)) if target.has_near else list
@@ -315,6 +315,12 @@ class Corrections:
         lesson_now = self._lesson_now(target)
         shown = lesson_now.correct if lesson_now is not None else ""
         return shown if normalise(shown) != normalise(right) else ""
+
+    def _uncounted(self, target: _Target) -> int:
+        """Return how many occurrences in the log the record of a lesson does not count yet."""
+        log = CountedLog(self._workspace, self._agent).read_log()
+        ours = (each for each in log.records if each.pattern in target.members and not log.is_undone(each.id))
+        return sum(each.at > target.members[each.pattern].counted_up_to(each.replica) for each in Record.latest(ours))
 
     def _lesson_now(self, target: _Target) -> Pattern | None:
         """Return the lesson that an occurrence counts for, as it is since that was logged."""
