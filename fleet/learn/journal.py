@@ -323,8 +323,12 @@ class Journal:
         streaks = sorted(self._log.state().of(session), key=lambda streak: streak.last.at_ns, reverse=True)
         return [
             {
-                **{"session": each.session, "family": each.family, "command": each.last.command},
-                **{"error": each.output, "failures": each.count, "closed": each.is_closed(limit)},
+                "session": each.session,
+                "family": each.family,
+                "command": each.last.command,
+                "error": each.output,
+                "failures": each.count,
+                "closed": each.is_closed(limit),
             }
             for each in streaks[:STREAKS_SHOWN_MAX]
         ]
