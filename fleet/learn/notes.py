@@ -364,14 +364,11 @@ class _Page:
             is_behind = not is_led and form.is_closed_before(block)
             is_item = block.kind == "item" and not is_field and (is_list or not form.fields or is_behind)
             is_order = is_item and not form.awaits(block.text) and _is_binding(Passage(block.text).plain)
-            is_beside = is_behind and is_apart
-            if is_item and labelled_item is not None:
-                is_beside = is_apart or not form.goes_on(block, labelled_item)
+            is_beside = is_behind and is_apart if labelled_item is None else not form.goes_on(block, labelled_item)
             is_own = is_order or (is_item and is_beside)
-            has_pair = _is_pair(block.text) or len(_unfolded(block)) > 1
             if is_item and is_behind and is_whole and block.line > last:
                 apart.append(block)
-            elif block.kind == "table" or is_own or (has_pair and not is_field):
+            elif block.kind == "table" or is_own or (_is_pair(block.text) and not is_field):
                 rest.append(block)
             elif is_field:
                 form = self._take_fields(form, block)
