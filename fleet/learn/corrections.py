@@ -89,13 +89,13 @@ class _Target(msgspec.Struct, frozen=True):
     Attributes:
         members: its record and those merged with it, by id.
         lesson: all members as one; None for a new lesson.
-        has_near: nearest lessons are worth a search: the database can be read.
+        is_read: the database could be read.
     """
 
     id: str
     members: dict[str, Line]
     lesson: Pattern | None
-    has_near: bool
+    is_read: bool
 
 
 class Corrections:
@@ -220,11 +220,11 @@ class Corrections:
     def _target(self, lesson: str, same: str) -> _Target:
         """Return what an occurrence counts for, waiting ``WAIT_S`` at most for another process."""
         patterns = self._workspace.patterns
-        target, members, has_near = same or pattern_id(lesson), [], False
+        target, members, is_read = same or pattern_id(lesson), [], False
         try:
             check_version(self._workspace.root)
         except NoError:  # ``_writer_or_error`` reports it
-            return _Target(target, {target: Line(target)}, None, has_near)
+            return _Target(target, {target: Line(target)}, None, is_read)
         try:
             with self._workspace.snapshot(WAIT_S):
                 target = same or self._workspace.same_text(self._agent, lesson)
@@ -233,12 +233,12 @@ class Corrections:
         except (FleetError, sqlite3.Error) as why:  # the log comes first, whatever is wrong with the database
             self._workspace.warn(f"what is known already could not be read: {why}")
         else:
-            has_near = True
+            is_read = True
             if same and not members:
                 raise NoError(f"there is no pattern {same}; nothing was logged. `fleet patterns` lists them")
         policy = self._workspace.policy()
         lesson_now = merged([fold(line, policy) for line in members]) if members else None
-        return _Target(target, {target: Line(target)} | {line.id: line for line in members}, lesson_now, has_near)
+        return _Target(target, {target: Line(target)} | {line.id: line for line in members}, lesson_now, is_read)
 
     def _writer(self) -> Writer:
         """Return the agent's writer for the log alone. The write lock is taken only to mint a replica."""
@@ -291,9 +291,7 @@ class Corrections:
         if seen <= seen_before:  # another process is at work, or nobody may count here
             seen = seen_before + self._uncounted(target) + (not entry)
         lesson, known_as = (known.id, known.text or text) if known is not None else (target.id, text)
-        find_near: Callable[[], list[Near]] = (
-            (lambda: self._near(target.members, known_as)) if target.has_near else list
-        )
+        find_near: Callable[[], list[Near]] = (lambda: self._near(target.members, known_as)) if target.is_read else list
         is_first = seen == 1 if known is None else not known.is_present
         by = known.retired_by if known is not None and known.count("seen") else ""
         result = LogResult(lesson, known_as, seen, secrets, find_near, entry=entry, is_first=is_first, retired_by=by)
@@ -323,9 +321,12 @@ class Corrections:
         return sum(each.at > target.members[each.pattern].counted_up_to(each.replica) for each in Record.latest(ours))
 
     def _lesson_now(self, target: _Target) -> Pattern | None:
-        """Return the lesson that an occurrence counts for, as it is since that was logged."""
-        with self._workspace.db.without_refresh():
-            lines = [self._workspace.record(self._agent, each) for each in target.members]
+        """Return the lesson that an occurrence counts for, as it is since that was logged; None where it is unknown."""
+        try:
+            with self._workspace.db.without_refresh():
+                lines = [self._workspace.record(self._agent, each) for each in target.members if target.is_read]
+        except (FleetError, sqlite3.Error):  # a warning has said so
+            return None
         policy = self._workspace.policy()
         members = [fold(line, policy) for line in lines if line is not None]
         return merged(members) if members else None
