@@ -89,13 +89,13 @@ class _Target(msgspec.Struct, frozen=True):
     Attributes:
         members: its record and those merged with it, by id.
         lesson: all members as one; None for a new lesson.
-        is_read: the database could be read.
+        has_near: nearest lessons are worth a search: the database can be read.
     """
 
     id: str
     members: dict[str, Line]
     lesson: Pattern | None
-    is_read: bool
+    has_near: bool
 
 
 class Corrections:
@@ -129,10 +129,11 @@ class Corrections:
         is_logged = is_own and self._is_of_logged_mutation(entry.source)
         if is_logged or _is_echo(entry, *((shown.text, shown.correct) if shown is not None else ("", ""))):
             return self._echo_result(injected_id(entry.pattern) or target.id, entry.pattern, secrets)
-        entry_id = self._append(entry, target, self._session(session), (RELAPSED,) if was_shown else ())
+        session, session_error = self._session(session)
+        page, entry_id = self._append(entry, target, session, (RELAPSED,) if was_shown else ())
         if entry_id:
-            self._count_now()
-        return self._result(target, entry, secrets, entry_id)
+            self._count_now(session_error)
+        return self._result(target, page, entry, secrets, entry_id)
 
     def _is_of_logged_mutation(self, source: str) -> bool:
         """Return whether a source names a mutation that is logged: what worked once is one occurrence."""
@@ -142,8 +143,10 @@ class Corrections:
         entries = CountedLog(self._workspace, self._agent).read_log().entries
         return any(each.source.endswith(mutation[1]) and not each.is_undone for each in entries)
 
-    def _append(self, entry: Correction, target: _Target, session: str, extra: tuple[tuple[str, str], ...]) -> str:
-        """Append an entry to the log with the record that counts it; return the entry's id.
+    def _append(
+        self, entry: Correction, target: _Target, session: str, extra: tuple[tuple[str, str], ...]
+    ) -> tuple[bytes, str]:
+        """Append an entry to the log with the record that counts it; return the log before, and the entry's id.
 
         The id is "" where no record could be written, which a warning explains: then it counts as an entry written by
         hand does, once an agent may count here.
@@ -167,7 +170,7 @@ class Corrections:
             self._workspace.files.append(path, f"{block}\n".encode())
         if error:
             self._workspace.warn(f"the correction is logged in {path}, and counts once this is mended: {error}")
-        return entry_id
+        return page, entry_id
 
     def state(
         self, prefix: str, taught: Correction, *, same: str = "", session: str = "", is_own: bool = False
@@ -198,7 +201,7 @@ class Corrections:
         # A relapse is one if the lesson had been shown before the mistake, not before it was stated.
         when_ms = flagged_ms if flagged_ms is not None else self._workspace.world.wall_ms()
         extra = (RELAPSED,) if is_own and self._workspace.state.was_shown(self._agent, target.members, when_ms) else ()
-        session = flagged_in or self._session(session)
+        session, session_error = (flagged_in, "") if flagged_in else self._session(session)
         writer = self._writer()
         optional = (Statement(signal.id, "right", right_way.text), Statement(signal.id, "trigger", step.text))
         statements = [Statement(signal.id, "pattern", text), *(each for each in optional if each.text)]
@@ -213,18 +216,18 @@ class Corrections:
             record = Record(signal.id, target.id, writer.name, writer.tick(), session, (*marks, *extra))
             block = "".join(each.render() for each in statements) + record.render()
             self._workspace.files.append(path, f"\n{block}\n".encode())
-        self._count_now()
+        self._count_now(session_error)
         stated = Correction("", right_way.text, text)
-        return self._result(target, stated, secrets_in([lesson, right_way, step]), signal.id)
+        return self._result(target, page, stated, secrets_in([lesson, right_way, step]), signal.id)
 
     def _target(self, lesson: str, same: str) -> _Target:
         """Return what an occurrence counts for, waiting ``WAIT_S`` at most for another process."""
         patterns = self._workspace.patterns
-        target, members, is_read = same or pattern_id(lesson), [], False
+        target, members, has_near = same or pattern_id(lesson), [], False
         try:
             check_version(self._workspace.root)
         except NoError:  # ``_writer_or_error`` reports it
-            return _Target(target, {target: Line(target)}, None, is_read)
+            return _Target(target, {target: Line(target)}, None, has_near)
         try:
             with self._workspace.snapshot(WAIT_S):
                 target = same or self._workspace.same_text(self._agent, lesson)
@@ -233,12 +236,12 @@ class Corrections:
         except (FleetError, sqlite3.Error) as why:  # the log comes first, whatever is wrong with the database
             self._workspace.warn(f"what is known already could not be read: {why}")
         else:
-            is_read = True
+            has_near = True
             if same and not members:
                 raise NoError(f"there is no pattern {same}; nothing was logged. `fleet patterns` lists them")
         policy = self._workspace.policy()
         lesson_now = merged([fold(line, policy) for line in members]) if members else None
-        return _Target(target, {target: Line(target)} | {line.id: line for line in members}, lesson_now, is_read)
+        return _Target(target, {target: Line(target)} | {line.id: line for line in members}, lesson_now, has_near)
 
     def _writer(self) -> Writer:
         """Return the agent's writer for the log alone. The write lock is taken only to mint a replica."""
@@ -261,15 +264,14 @@ class Corrections:
                 raise
             return None, str(why).removesuffix(". Nothing was changed")
 
-    def _session(self, named: str) -> str:
-        """Return the session of an occurrence, the host's or else the agent's own; "" where that cannot be had."""
+    def _session(self, named: str) -> tuple[str, str]:
+        """Return the session of an occurrence, the host's or else the agent's own; or "" and the error."""
         if named:
-            return corrections_md.session_word(named)
+            return corrections_md.session_word(named), ""
         try:
-            return self._workspace.session(self._agent)
+            return self._workspace.session(self._agent), ""
         except FleetError as why:
-            self._workspace.warn(f"no session of this correction is known: {why}")
-            return ""
+            return "", str(why)
 
     def _echo_result(self, lesson: str, text: str, secrets: tuple[str, ...]) -> LogResult:
         lesson = next(iter(self._workspace.patterns.beginning(lesson)), lesson)  # a start shows the beginning of an id
@@ -278,20 +280,22 @@ class Corrections:
             return LogResult(lesson, text, 0, secrets, is_echo=True)
         return LogResult(shown.id, shown.text, shown.count("seen"), secrets, is_echo=True)
 
-    def _result(self, target: _Target, logged: Correction, secrets: tuple[str, ...], entry: str) -> LogResult:
+    def _result(
+        self, target: _Target, page: bytes, logged: Correction, secrets: tuple[str, ...], entry: str
+    ) -> LogResult:
         """Return the result of an occurrence that was just logged.
 
+        ``page``: the log before it: its records that ``target`` does not count yet are earlier occurrences.
         ``entry``: its id in the log, "" where it cannot be counted yet.
         """
         known, text = target.lesson, logged.pattern
         if known is not None and not known.text:
             self._warn_of_purge(target)
-        lesson_now, seen_before = self._lesson_now(target), known.count("seen") if known is not None else 0
-        seen = lesson_now.count("seen") if lesson_now is not None else 0
-        if seen <= seen_before:  # another process is at work, or nobody may count here
-            seen = seen_before + self._uncounted(target) + (not entry)
+        seen = 1 + _uncounted(target, page) + (known.count("seen") if known is not None else 0)
         lesson, known_as = (known.id, known.text or text) if known is not None else (target.id, text)
-        find_near: Callable[[], list[Near]] = (lambda: self._near(target.members, known_as)) if target.is_read else list
+        find_near: Callable[[], list[Near]] = (
+            (lambda: self._near(target.members, known_as)) if target.has_near else list
+        )
         is_first = seen == 1 if known is None else not known.is_present
         by = known.retired_by if known is not None and known.count("seen") else ""
         result = LogResult(lesson, known_as, seen, secrets, find_near, entry=entry, is_first=is_first, retired_by=by)
@@ -310,26 +314,12 @@ class Corrections:
 
     def _other_right(self, target: _Target, right: str) -> str:
         """Return the right way that a lesson has now, "" where it is this one."""
-        lesson_now = self._lesson_now(target)
-        shown = lesson_now.correct if lesson_now is not None else ""
+        with self._workspace.db.without_refresh():
+            members = [
+                line for each in target.members if (line := self._workspace.record(self._agent, each)) is not None
+            ]
+        shown = merged([fold(line, self._workspace.policy()) for line in members]).correct if members else ""
         return shown if normalise(shown) != normalise(right) else ""
-
-    def _uncounted(self, target: _Target) -> int:
-        """Return how many occurrences in the log the record of a lesson does not count yet."""
-        log = CountedLog(self._workspace, self._agent).read_log()
-        ours = (each for each in log.records if each.pattern in target.members and not log.is_undone(each.id))
-        return sum(each.at > target.members[each.pattern].counted_up_to(each.replica) for each in Record.latest(ours))
-
-    def _lesson_now(self, target: _Target) -> Pattern | None:
-        """Return the lesson that an occurrence counts for, as it is since that was logged; None where it is unknown."""
-        try:
-            with self._workspace.db.without_refresh():
-                lines = [self._workspace.record(self._agent, each) for each in target.members if target.is_read]
-        except (FleetError, sqlite3.Error):  # a warning has said so
-            return None
-        policy = self._workspace.policy()
-        members = [fold(line, policy) for line in lines if line is not None]
-        return merged(members) if members else None
 
     def _near(self, ids: Collection[str], text: str) -> list[Near]:
         """Return the lessons nearest to a text, except those of ``ids``; of a merged set only one.
@@ -380,8 +370,10 @@ class Corrections:
             counts = "it counts with the next `fleet correct` or `fleet sync`"
             raise NoError(f"{entry.id} is filled already, by hand: {text[:200]}. Nothing was logged; {counts}")
 
-    def _count_now(self) -> None:
+    def _count_now(self, session_error: str) -> None:
         """Count what was just logged, unless another process is at work. The correction is durable either way."""
+        if session_error:
+            self._workspace.warn(f"the correction is logged without a session: {session_error}")
         try:
             with self._workspace.writing(self._agent, WAIT_S) as writer:
                 reconcile(writer)
@@ -428,3 +420,17 @@ def _comparable(text: str) -> str:
     """Return a text as it is compared: normalised, without copied lines and marks of lists and quotes."""
     typed = screening.strip_injected(text).translate(_NO_ESCAPES)
     return normalise(" ".join(re.sub(_BEFORE, "", row) for row in typed.split("\n")))
+
+
+def _uncounted(target: _Target, page: bytes) -> int:
+    """Return how many occurrences in a log the record does not count yet: other processes log at the same time."""
+
+    def uncounted(records: list[Record]) -> list[Record]:
+        latest = Record.latest(each for each in records if each.pattern in target.members)
+        return [each for each in latest if each.at > target.members[each.pattern].counted_up_to(each.replica)]
+
+    # The log is parsed only where there seem to be some: a code fence may hold what looks like one.
+    if not uncounted(corrections_md.Record.search(page, target.members)):
+        return 0
+    log = corrections_md.Log.parse(page)
+    return len(uncounted([each for each in log.records if not log.is_undone(each.id)]))
