@@ -94,8 +94,7 @@ class Share(NamedTuple):
 
 def by_phrases(text: str) -> bool:
     """Tell whether the phrases take a prompt for a correction."""
-    signal = detect(text)
-    return signal is not None and not signal.is_praise
+    return detect(text) is not None
 
 
 def rejections(chosen: list[Session]) -> list[str]:

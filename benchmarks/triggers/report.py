@@ -86,8 +86,7 @@ def half_of(name: str) -> str:
 
 def is_heard(message: Message) -> bool:
     """Tell whether the default settings take a message for a correction."""
-    signal = signals.detect(message.text)
-    return signal is not None and not signal.is_praise
+    return signals.detect(message.text) is not None
 
 
 def figures(chosen: Iterable[Message]) -> Figures:

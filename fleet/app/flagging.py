@@ -62,8 +62,6 @@ class Flagging:
         """Log the objections in a prompt, before the next reply; return the question for their lessons."""
         text, settings = screening.strip_injected(payload.prompt), self._settings()
         signal, flags = detect(text, settings), list[_Detected]()
-        if signal is not None and signal.is_praise:  # it corrects nothing
-            signal = None
         objected_to, read_to = self._objections(payload, payload.prompt)
         for objection in objected_to:
             is_prompt = objection.words == payload.prompt.strip()[: prompts.EVENT_CHARS_MAX]

@@ -117,7 +117,7 @@ def handover(workspace: Workspace, agent: str, session: str) -> dict[str, Any]:
         "journal": path.relative_to(workspace.root).as_posix(),
         "lines": journal_of.last_lines(),
         "open": {
-            "attempts": [attempt._asdict() for attempt in journal_of.open_attempts(session)],
+            "attempts": journal_of.open_attempts(session),
             "unfilled": len(CountedLog(workspace, agent).to_state()),
             "proposals": [proposal._asdict() for proposal in journal_of.proposals()],
         },

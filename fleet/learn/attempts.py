@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 
 from fleet.store import changes, homes
@@ -56,8 +57,12 @@ _DAY_NS = 24 * 3600 * 1_000_000_000
 _JOURNALS_MAX = 20
 _JOURNAL_BYTES_MAX = 64 * 1024
 _BLOCKS_MAX = 5
-_NUMBERS = frozenset("12345678")
 _LABELS = {"failed": "failed", "switching to": "switch", "rationale": "why"}
+_LABEL = rf"[ \t*_-]*(?i:(?P<label>{'|'.join(_LABELS)}))[^:\n]*:[*_]*"  # emphasised, or in a list
+_FENCE = r"(?ms)^[ \t]*(?:```|~~~).*?(?:^[ \t]*(?:```|~~~)[^\n]*|\Z)"
+_BLOCK = r"(?m)^[ \t]*#[# ]*MUTATION:[ \t]*(?P<code>M[1-8])(?!\S)(?P<name>.*)\n?(?P<rows>(?:(?![ \t]*#)(?:.+\n?|\n))*)"
+_VALUE = rf"(?m)^{_LABEL}(?P<value>.*(?:\n(?!{_LABEL.replace('?P<label>', '?:')})[ \t]*\S.*)*)"
+"""A value goes on up to a blank line or the next label."""
 _WORDS_CHARS_MAX = 1_000
 _OF_MUTATION = ("id", "session", "code", "name", "failed", "switch", "why", "error", "superseded")
 
@@ -388,24 +393,13 @@ def _words_of(declared: Event) -> str:
 def _blocks_in(page: str) -> list[Event]:
     """Return the last declarations of a journal, each with what it has of failed, switch and why; a fence quotes."""
     blocks: list[Event] = []
-    fields, label, is_fenced = dict[str, str](), "", False
-    for row in map(str.strip, page.splitlines()):
-        is_fenced ^= row.startswith(("```", "~~~"))
-        if is_fenced:
-            continue
-        if row.startswith("#"):
-            head, _, rest = row.lstrip("# ").partition(":")
-            code, _, name = rest.strip().partition(" ")
-            fields, label = {}, ""
-            if head == "MUTATION" and code[:1] == "M" and code[1:] in _NUMBERS:
-                blocks.append(fields := {"code": code, "name": name.strip(" ()")})
-            continue
-        start, _, rest = row.lstrip("-*_ ").partition(":")  # labels may be emphasised, or stand in a list
-        named = next((field for mark, field in _LABELS.items() if start.lower().startswith(mark)), "")
-        label = named or (label if row else "")
-        if fields and label:
-            fields[label] = f"{fields.get(label, '')} {rest.lstrip('*_') if named else row}".strip()
-    return [{name: fitting(text, _WORDS_CHARS_MAX) for name, text in block.items()} for block in blocks[-_BLOCKS_MAX:]]
+    for block in re.finditer(_BLOCK, re.sub(_FENCE, "", page)):
+        values = {_LABELS[each["label"].lower()]: each["value"] for each in re.finditer(_VALUE, block["rows"])}
+        blocks.append({"code": block["code"], "name": block["name"].strip(" ()"), **values})
+    return [
+        {name: fitting(" ".join(text.split()), _WORDS_CHARS_MAX) for name, text in block.items()}
+        for block in blocks[-_BLOCKS_MAX:]
+    ]
 
 
 # The file

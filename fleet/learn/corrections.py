@@ -140,8 +140,7 @@ class Corrections:
         mutation = re.match(r"mutation .* (m-[0-9a-f]{8})\Z", source)
         if mutation is None:
             return False
-        log = self._workspace.files.page(CountedLog(self._workspace, self._agent).log_file())
-        entries = corrections_md.Log.parse(log).entries
+        entries = CountedLog(self._workspace, self._agent).read_log().entries
         return any(each.source.endswith(mutation[1]) and not each.is_undone for each in entries)
 
     def _append(
@@ -155,18 +154,15 @@ class Corrections:
         writer, error = self._writer_or_error()
         path = CountedLog(self._workspace, self._agent).log_file()
         with self._workspace.log_lock(self._agent):
-            page, stamp = self._workspace.files.page(path), ""
-            if writer is not None:
-                try:
-                    stamp = writer.tick()
-                except FleetError as why:
-                    error = str(why)
-            wall = self._workspace.wall()
+            page, wall = self._workspace.files.page(path), self._workspace.wall()
             draft = Draft(entry, f"{wall[:10]} {wall[11:16]}Z")
-            entry_id = draft.id_in(page) if stamp else ""
-            record = ""
-            if writer is not None and stamp:
-                record = Record(entry_id, target.id, writer.name, stamp, session, extra).render()
+            entry_id = record = ""
+            try:
+                if writer is not None:
+                    counted = Record(draft.id_in(page), target.id, writer.name, writer.tick(), session, extra)
+                    entry_id, record = counted.id, counted.render()
+            except FleetError as why:
+                error = str(why)
             # Half an entry, as a power failure may leave it, is known to be private as well.
             is_private = any(fold(each).scope == PRIVATE for each in target.members.values())
             first, last = (record, "") if is_private else ("", record)

@@ -158,17 +158,6 @@ class Proposal(NamedTuple):
     command: str
 
 
-class _Open(NamedTuple):
-    """Failures in a row that nothing has ended yet: the newest, and whether the same command would be stopped."""
-
-    session: str
-    family: str
-    command: str
-    error: str
-    failures: int
-    closed: bool
-
-
 class Journal:
     """Journals of an agent, and the mutations that it declares in them.
 
@@ -324,13 +313,23 @@ class Journal:
         logged = self._workspace.files.page(self._home / "corrections.md")
         return [_proposal(event) for event in won.values() if str(event["id"]).encode() not in logged]
 
-    def open_attempts(self, session: str = "") -> list[_Open]:
-        """Return the failures that nothing has ended, newest first; of all sessions when none is named."""
+    def open_attempts(self, session: str = "") -> list[dict[str, Any]]:
+        """Return the failures that nothing has ended, newest first; of all sessions when none is named.
+
+        The fields are those of ``fleet handover --json``; ``closed``: the same command would be stopped.
+        """
         settings = self._workspace.config.attempts
         limit = 10**9 if settings.off else settings.limit
         streaks = sorted(self._log.state().of(session), key=lambda streak: streak.last.at_ns, reverse=True)
         return [
-            _Open(each.session, each.family, each.last.command, each.output, each.count, each.is_closed(limit))
+            {
+                "session": each.session,
+                "family": each.family,
+                "command": each.last.command,
+                "error": each.output,
+                "failures": each.count,
+                "closed": each.is_closed(limit),
+            }
             for each in streaks[:STREAKS_SHOWN_MAX]
         ]
 

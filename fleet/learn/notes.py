@@ -351,25 +351,24 @@ class _Page:
             if field.role in ("right", "wrong") and field.rank <= _TITLE_RANK_MAX and below and field.role not in below:
                 form.title = ""
                 form.add(field, form.end)
-        rest: list[Block] = []
+        rest, apart = list[Block](), list[Block]()
         labelled_items = [each for each in section.blocks if each.kind == "item" and _has_content(each)]
         is_list = any(_fields_of(each)[0].value or each.items for each in labelled_items)
         labelled_item: Block | None = None  # the last one, if no other block has a label since
-        end = _end_of_entry(section.blocks) if is_whole else len(section.blocks)
-        for block in section.blocks[:end]:
+        last = max((each.line for each in section.blocks if _fields_of(each)), default=0)
+        for block in section.blocks:
             is_bold, roles = _is_bold_lead(block), {field.role for field in _fields_of(block)}
             is_field = bool(roles) and not (re.match(_WRONG_RIGHT, block.text) and roles.isdisjoint({"right", "rule"}))
             is_apart = bool(rest) and rest[-1].line > form.end
             is_led = is_apart and rest[-1].kind == "paragraph"  # which is none of the entry's
-            is_behind = not (is_whole or is_led) and form.is_closed_before(block)
+            is_behind = not is_led and form.is_closed_before(block)
             is_item = block.kind == "item" and not is_field and (is_list or not form.fields or is_behind)
             is_order = is_item and not form.awaits(block.text) and _is_binding(Passage(block.text).plain)
-            is_beside = is_behind and is_apart
-            if is_item and labelled_item is not None:
-                is_beside = is_apart or not form.goes_on(block, labelled_item)
+            is_beside = is_behind and is_apart if labelled_item is None else not form.goes_on(block, labelled_item)
             is_own = is_order or (is_item and is_beside)
-            has_pair = _is_pair(block.text) or len(_unfolded(block)) > 1
-            if block.kind == "table" or is_own or (has_pair and not is_field):
+            if is_item and is_behind and is_whole and block.line > last:
+                apart.append(block)
+            elif block.kind == "table" or is_own or (_is_pair(block.text) and not is_field):
                 rest.append(block)
             elif is_field:
                 form = self._take_fields(form, block)
@@ -386,7 +385,7 @@ class _Page:
                 form.extend(block)
         self._finish(form)
         self._read_blocks(section, rest, context)
-        self._read_blocks(section, section.blocks[end:], context._replace(head=_Heading("", head.when)))
+        self._read_blocks(section, apart, context._replace(head=_Heading("", head.when)))
 
     def _take_fields(self, form: _Form, block: Block) -> _Form:
         for index, field in enumerate(found := _fields_of(block)):
@@ -775,22 +774,6 @@ def _fields_of(block: Block) -> list[Field]:
             elif joined:
                 joined[-1] = joined[-1]._replace(value=f"{joined[-1].value} {field.value}".strip())
     return joined if any(field.role for field in joined) else []
-
-
-def _end_of_entry(blocks: Sequence[Block]) -> int:
-    """Return the index of the list that stands apart behind an entry's last field; the number of blocks for none.
-
-    It stands apart below an empty line, where neither the field nor what is between the two leads to it.
-    """
-    last = max((index for index, block in enumerate(blocks) if _fields_of(block)), default=len(blocks))
-    for index in range(last + 1, len(blocks)):
-        before, block = blocks[index - 1], blocks[index]
-        found = _fields_of(before)
-        leads = _ends_open(before.text) or (not found[-1].value if found else _is_bold_lead(before))
-        is_apart = block.kind == "item" and block.line > before.end + 1 and not re.match(_IS_RIGHT, block.text)
-        if is_apart and not leads:
-            return index
-    return len(blocks)
 
 
 def _has_content(block: Block) -> bool:

@@ -148,7 +148,7 @@ def _objected(session: Session) -> Iterator[Proposal]:
             known_texts.add(event.text.strip())
             theirs = unpasted(event.text)
             signal = detect(theirs)
-            if signal is not None and not signal.is_praise:
+            if signal is not None:
                 excerpt = theirs if len(theirs) <= _TEXT_CHARS_MAX else signal.excerpt
                 about, worth = last and f"after {last}", _WORTH[signal.confidence]
                 yield Proposal.of(session.id, "correction", excerpt, about, event.at, worth, line=event.line)

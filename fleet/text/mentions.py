@@ -234,7 +234,7 @@ def _whole_program(name: str) -> tuple[str, str]:
 
 def _narrowed(step: str, words: list[str]) -> tuple[str, ...]:
     """Return a wrong step with its option: without it, the same command may be right."""
-    options = [_escaped(word) for word in words if _OPTION.fullmatch(word) and word not in step]
+    options = [word for word in words if _OPTION.fullmatch(word) and word not in step]
     step_of_any = f"{step.removesuffix('*').rstrip()}*"
     return (f"{step_of_any} {options[0]}", f"{step_of_any} {options[0]} *") if options and step[-1] == "*" else (step,)
 
@@ -285,7 +285,7 @@ def _command(words: list[str]) -> str:
     if program in _GENERIC:
         if "-m" in options[:1] and len(words) > 2:
             return f"{program} -m {words[2]}*" if _PLAIN.fullmatch(words[2]) else ""
-        return f"{program}*{_escaped(options[0])}*" if options else ""
+        return f"{program}*{options[0]}*" if options else ""
     plain = [word for word in words[1:] if _PLAIN.fullmatch(word)]
     if program in _PROGRAMS:
         subcommand = plain[: 2 if plain[:1] and plain[0] in _WORDS_OF["runners"] else 1]
@@ -326,7 +326,3 @@ def _file(word: str, endings: frozenset[str], verb: str) -> str:
         return ""
     path = match["path"].removeprefix("**/")
     return f"Edit:{path}" if path.count("*") <= 2 and ".." not in path else ""
-
-
-def _escaped(word: str) -> str:
-    return word.replace("[", "[[]")

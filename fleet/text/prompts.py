@@ -1,9 +1,11 @@
 """Prompt as a host gives it: its sender, the sender's own words, and a prefilter for signals.
 
 Quotations, pasted text and what the host adds are masked: a masked block leaves a line break, a masked piece within a
-line ``·``, so that words on either side of it never become neighbours. Linear, no patterns. A hook runs the prefilter
-on every prompt, so this imports next to nothing, and reads one small file.
+line ``·``, so that words on either side of it never become neighbours. Linear. A hook runs the prefilter on every
+prompt, so this imports next to nothing, and reads one small file.
 """
+
+import re
 
 from fleet.text import apostrophed, sections
 
@@ -14,6 +16,7 @@ _PIECE_CHARS = 16 * 1024
 """Of a message longer than twice this, only the first and the last so many characters are read."""
 _UNSPACED_FROM = 0x2E80  # scripts from here on are written without spaces
 _HIDDEN = "·"
+_TAG = r"<((?=[^\W\d_])[\w-]+)(?:\s[^>]{0,1000}+)?>"
 _BLOCKS_MAX = 100
 """Greatest number of ``<name>...</name>`` blocks in one message: each costs a search of its own."""
 _QUOTE_CHARS_MAX = 600
@@ -166,9 +169,7 @@ def _addressed(message: str) -> tuple[str, str]:
 
 def _agent_name(text: str) -> str:
     """Return the valid agent's name closest to a given one."""
-    name = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in text.strip().lower()[:200])
-    while "--" in name:
-        name = name.replace("--", "-")
+    name = re.sub("[^a-z0-9_]+", "-", text.strip().lower()[:200])
     return name.strip("-_")[:_NAME_CHARS_MAX] or "agent"
 
 
@@ -184,20 +185,11 @@ def _blocks(text: str) -> str:
     """Mask ``<name ...>...</name>``; an open one of a host's making reaches to the end."""
     pieces, position = [], 0
     for _ in range(_BLOCKS_MAX):
-        start = text.find("<", position)
-        while start >= 0 and not text[start + 1 : start + 2].isalpha():
-            start = text.find("<", start + 1)
-        if start < 0:
+        if not (tag := re.compile(_TAG).search(text, position)):
             break
-        end = text.find(">", start, start + 1000)
-        name = text[start + 1 : end].split(maxsplit=1)[0] if end >= 0 and text[start + 1 : end].strip() else ""
-        if not name.replace("-", "").replace("_", "").isalnum():
-            pieces.append(text[position : start + 1])
-            position = start + 1
-            continue
-        closer = text.find(f"</{name}>", end)
-        pieces += [text[position:start], "\n" if "-" in name else f" {_HIDDEN} "]
-        position = closer + len(name) + 3 if closer >= 0 else len(text) if "-" in name else end + 1
+        name, closer = tag[1], text.find(f"</{tag[1]}>", tag.end())
+        pieces += [text[position : tag.start()], "\n" if "-" in name else f" {_HIDDEN} "]
+        position = closer + len(name) + 3 if closer >= 0 else len(text) if "-" in name else tag.end()
     return "".join([*pieces, text[position:]])
 
 

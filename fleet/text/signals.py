@@ -5,8 +5,8 @@ phrase is worth 3 (strong), 2 (medium) or 1 (weak) points; nothing when it is ne
 not strong and its sentence is a question or a condition, or the message opens with the word of a task ("add"). Weak
 phrases count in a short message only, and there only together with another or as its first words. Points of different
 phrases add up to the same three levels. A message that opens with an exclusion ("no problem") is no signal, unless a
-strong phrase follows. The kind is the first of frustration, knowledge and correction among the phrases; only where
-their points miss the minimum is praise returned, as ``validation``, no correction.
+strong phrase follows. The kind is the first of frustration, knowledge and correction among the phrases. Praise gives
+no points; it only keeps what overlaps it from being taken for a correction.
 
 A short message below medium and without praise is weighed once more by *signs*: its opening, a question with its own
 answer, an expectation. Their weights, those of tasks and questions negative, make a medium signal at most.
@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 from fleet.text import apostrophed, tables
 from fleet.text.prompts import EVENT_CHARS_MAX, LANGUAGES, LEVELS, Event, Objection, Prompt, words_of
 
-PRECEDENCE = ("frustration", "knowledge", "correction", "validation")
+PRECEDENCE = ("frustration", "knowledge", "correction")
 """Kinds of signals; of several in one message the first of these is returned."""
 _PRAISE = "validation"
+"""Kind of the phrases that correct nothing."""
 
 _NEGATION_CHARS = 25
 _SHORT_CHARS = 160
@@ -54,7 +55,7 @@ class _Signal(NamedTuple):
     """Signal of a correction in a message.
 
     Attributes:
-        kind: frustration, knowledge, correction or validation; the last is praise and no correction.
+        kind: frustration, knowledge or correction.
         confidence: strong, medium or weak.
         excerpt: the sentence around the phrase, with the next one where it is short or ends in a colon, in the sender's
             words; at most ``EXCERPT_CHARS_MAX`` characters.
@@ -66,11 +67,6 @@ class _Signal(NamedTuple):
     phrase: str
     excerpt: str
     sender: str = ""
-
-    @property
-    def is_praise(self) -> bool:
-        """True for one that corrects nothing."""
-        return self.kind == _PRAISE
 
 
 _Words = Mapping[str, Sequence[str]]
@@ -84,7 +80,7 @@ class _Phrase(NamedTuple):
         words: the lists of its language; none for a person's own phrase.
         where: "^" for the first words of a message, "~" for the start of a sentence, else "".
         is_gerund: a word with the ending "ing" must continue it.
-        kind: one of ``PRECEDENCE``.
+        kind: one of ``PRECEDENCE``, or praise.
         points: 1 to 3.
         cue: its longest word, as a prefilter; "" for scripts without spaces.
     """
@@ -135,7 +131,7 @@ class _Hit(NamedTuple):
 
 
 def detect(message: str, settings: Any = None) -> _Signal | None:
-    """Return the correction, or the praise, in a message; None for neither.
+    """Return the correction in a message; None for none.
 
     ``settings``: ``[triggers]`` of ``fleet.toml``; None means the defaults.
     """
@@ -144,15 +140,13 @@ def detect(message: str, settings: Any = None) -> _Signal | None:
     sender, text = Prompt(message).own_words()
     minimum = LEVELS.index(settings.minimum if settings is not None else "medium") + 1
     hits = _hits(_lower(text), _table_of(settings))
-    praise = [hit for hit in hits if hit.phrase.kind == _PRAISE]
-    for counted in ([hit for hit in hits if hit not in praise], praise):
-        points = min(3, sum(hit.points for hit in counted))
-        if points >= minimum:
-            top = max(counted, key=lambda hit: (hit.points, -hit.start))
-            clear = [hit for hit in counted if hit.points > 1] or counted
-            kind = min((hit.phrase.kind for hit in clear), key=PRECEDENCE.index)
-            return _Signal(kind, LEVELS[points - 1], top.phrase.text.strip(), _excerpt(text, top), sender)
-    return None
+    points = min(3, sum(hit.points for hit in hits))
+    if points < minimum:
+        return None
+    top = max(hits, key=lambda hit: (hit.points, -hit.start))
+    clear = [hit for hit in hits if hit.points > 1] or hits
+    kind = min((hit.phrase.kind for hit in clear), key=PRECEDENCE.index)
+    return _Signal(kind, LEVELS[points - 1], top.phrase.text.strip(), _excerpt(text, top), sender)
 
 
 # The table.
@@ -180,7 +174,7 @@ def _table(
     rows = [
         _row(text, kind, level, lists)
         for lists in known
-        for kind in PRECEDENCE
+        for kind in (*PRECEDENCE, _PRAISE)
         for level, texts in lists[kind].items()
         for text in texts
     ]
@@ -249,7 +243,7 @@ def _lower(text: str) -> str:
 
 
 def _hits(low: str, table: _Table) -> list[_Hit]:
-    """Return the phrases of a message that count, each once, none within another."""
+    """Return the phrases of a message that count, each once, none within another, and no praise."""
     is_excluded = _begins(low, table.exclusions)
     words = {"", *words_of(low)}
     for text, cue in table.hidden:
@@ -264,8 +258,9 @@ def _hits(low: str, table: _Table) -> list[_Hit]:
         if hit
     ]
     if is_excluded:
-        hits = [hit for hit in hits if hit.phrase.points == 3 or hit.phrase.kind == _PRAISE]
-    counted = _counting(_without_overlaps(hits), low, opening)
+        hits = [hit for hit in hits if hit.phrase.points == 3]
+    apart = _without_overlaps(hits)
+    counted = _counting([hit for hit in apart if hit.phrase.kind != _PRAISE], low, opening)
     if is_excluded or sum(hit.points for hit in counted) > 1 or any(hit.phrase.kind == _PRAISE for hit in hits):
         return counted
     return next(([hit] for signs in table.signs if (hit := _sign(low, opening, signs))), counted)
@@ -314,9 +309,9 @@ def _starts(low: str, phrase: _Phrase, opening: int) -> Iterator[int]:
 
 def _points(low: str, phrase: _Phrase, start: int) -> int:
     end, words = start + len(phrase.text), phrase.words
-    if phrase.kind != _PRAISE and _is_negated(low, start, end, words):
+    if _is_negated(low, start, end, words):
         return 0
-    if phrase.points == 3 or phrase.kind == _PRAISE:
+    if phrase.points == 3:
         return phrase.points
     begin, over = _sentence(low, start, end)
     is_bare = len(phrase.text) <= 5 and low.strip(_MARKS) == phrase.text.strip(_MARKS)  # an answer, most likely
@@ -355,12 +350,11 @@ def _without_overlaps(hits: list[_Hit]) -> list[_Hit]:
 
 def _counting(hits: list[_Hit], low: str, opening: int) -> list[_Hit]:
     """Return the hits without weak phrases that are alone or in a long message."""
-    weak = [hit for hit in hits if hit.phrase.points == 1 and hit.phrase.kind != _PRAISE]
+    weak = [hit for hit in hits if hit.phrase.points == 1]
     firm = [hit for hit in hits if hit not in weak]
     if len(low) > _SHORT_CHARS:
         return firm
-    is_together = sum(hit.phrase.kind != _PRAISE for hit in hits) > 1
-    return firm + [hit for hit in weak if is_together or hit.start == opening]
+    return firm + [hit for hit in weak if len(hits) > 1 or hit.start == opening]
 
 
 # Text.

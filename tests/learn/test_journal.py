@@ -489,10 +489,10 @@ def test_what_is_open(workspace):
     fail(workspace, 3)
     fail(workspace, 1, "cargo test", "s-2")
     found = Journal(workspace, AGENT).open_attempts()
-    assert [(each.family, each.failures, each.closed) for each in found] == [
+    assert [(each["family"], each["failures"], each["closed"]) for each in found] == [
         ("cargo test", 1, False),
         ("pytest", 3, True),
     ]
-    assert [each.family for each in Journal(workspace, AGENT).open_attempts("s-1")] == ["pytest"]
+    assert [each["family"] for each in Journal(workspace, AGENT).open_attempts("s-1")] == ["pytest"]
     declare(workspace)
-    assert not any(each.closed for each in Journal(workspace, AGENT).open_attempts())
+    assert not any(each["closed"] for each in Journal(workspace, AGENT).open_attempts())

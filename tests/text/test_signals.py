@@ -22,9 +22,9 @@ WEAKEST = Triggers(minimum="weak")
 
 
 def heard(message: str, settings: Triggers | None = None) -> str:
-    """Return the kind of correction, "" for none; praise is none."""
+    """Return the kind of correction, "" for none."""
     signal = signals.detect(message, settings)
-    return "" if signal is None or signal.is_praise else signal.kind
+    return "" if signal is None else signal.kind
 
 
 # Phrases, their kinds and weights.
@@ -51,13 +51,11 @@ def test_each_word_of_the_seed_opens_the_loop(message):
         ("How many times must I say it? From now on use uv, that's wrong. Great work.", "frustration"),
         ("From now on use uv, that's wrong. Great work.", "knowledge"),
         ("Great work, but that's wrong.", "correction"),
-        ("Great work.", "validation"),
+        ("Great work.", ""),
     ],
 )
-def test_frustration_goes_before_knowledge_before_correction_before_praise(message, kind):
-    signal = signals.detect(message)
-    assert signal is not None
-    assert signal.kind == kind
+def test_frustration_goes_before_knowledge_before_correction_and_praise_is_none(message, kind):
+    assert heard(message) == kind
 
 
 @pytest.mark.parametrize(
@@ -522,9 +520,9 @@ def test_the_prefilter_sees_the_end_of_a_long_message():
     assert prompts.Prompt("x" * 100_000 + " you forgot it").might_signal()
 
 
-def test_importing_the_prefilter_imports_nothing():
+def test_importing_the_prefilter_imports_nothing_that_parsing_a_payload_does_not():
     code = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r}); known = set(sys.modules)\n"
+        f"import json, sys; sys.path.insert(0, {str(ROOT)!r}); known = set(sys.modules)\n"
         "import fleet.text.prompts as t; t.Prompt('you forgot it').might_signal()\n"
         "print(*sorted(set(sys.modules) - known - {*sys.builtin_module_names}))"  # those are loaded from no file
     )
