@@ -76,7 +76,8 @@ class Lessons:
 
     def wordings(self, pattern_id: str) -> list[Pattern]:
         """Return the wordings of a lesson, itself among them; none of a lesson with a single one."""
-        lessons = [lesson for each in self.clusters.of(pattern_id) if (lesson := self.lesson(each)) is not None]
+        ids = self.clusters.of(pattern_id)
+        lessons = [lesson for each in ids if len(ids) > 1 and (lesson := self.lesson(each)) is not None]
         return lessons if len(lessons) > 1 else []
 
 
@@ -277,6 +278,8 @@ class Promotions:
     def _is_contested(self, kin: Sequence[str]) -> bool:
         """Return whether another lesson contradicts these, which for the agent's own is another own one."""
         agent, opposites = self._writer.agent, self._lessons.clusters.opposites(kin)
+        if not opposites:
+            return False
         own, against = (
             [each for each in map(self._lessons.get, ids) if each is not None and each.seen_by(agent)]
             for ids in (kin, opposites)
