@@ -278,11 +278,9 @@ class Promotions:
     def _is_contested(self, kin: Sequence[str]) -> bool:
         """Return whether another lesson contradicts these, which for the agent's own is another own one."""
         agent, opposites = self._writer.agent, self._lessons.clusters.opposites(kin)
-        if not opposites:
-            return False
         own, against = (
             [each for each in map(self._lessons.get, ids) if each is not None and each.seen_by(agent)]
-            for ids in (kin, opposites)
+            for ids in (kin if opposites else (), opposites)
         )
         return bool(against if own else opposites)
 

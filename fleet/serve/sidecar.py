@@ -526,11 +526,8 @@ def _alive_every_s() -> float:
     """Return the interval of signs of life, seconds: half of ``WATCHDOG_USEC``; 0 for none."""
     if os.environ.get("WATCHDOG_PID", "") not in ("", str(os.getpid())):
         return 0.0
-    try:
-        wanted = int(os.environ.get("WATCHDOG_USEC", "0"))
-    except ValueError:
-        return 0.0
-    return max(wanted, 0) / 2_000_000
+    wanted = os.environ.get("WATCHDOG_USEC", "")
+    return int(wanted) / 2_000_000 if wanted.isdecimal() else 0.0
 
 
 # --- figures for Prometheus -------------------------------------------------------------------------------------------
