@@ -293,12 +293,11 @@ class Corrections:
             self._warn_of_purge(target)
         seen = 1 + _uncounted(target, page) + (known.count("seen") if known is not None else 0)
         lesson, known_as = (known.id, known.text or text) if known is not None else (target.id, text)
-        find_near: Callable[[], list[Near]] = (
-            (lambda: self._near(target.members, known_as)) if target.has_near else list
-        )
         is_first = seen == 1 if known is None else not known.is_present
         by = known.retired_by if known is not None and known.count("seen") else ""
-        result = LogResult(lesson, known_as, seen, secrets, find_near, entry=entry, is_first=is_first, retired_by=by)
+        result = LogResult(lesson, known_as, seen, secrets, entry=entry, is_first=is_first, retired_by=by)
+        if target.has_near:
+            result.find_near = lambda: self._near(target.members, known_as)
         if known is not None and normalise(logged.right) not in ("", normalise(known.correct)):
             result.find_right = lambda: self._other_right(target, logged.right)
         return result
@@ -315,10 +314,8 @@ class Corrections:
     def _other_right(self, target: _Target, right: str) -> str:
         """Return the right way that a lesson has now, "" where it is this one."""
         with self._workspace.db.without_refresh():
-            members = [
-                line for each in target.members if (line := self._workspace.record(self._agent, each)) is not None
-            ]
-        shown = merged([fold(line, self._workspace.policy()) for line in members]).correct if members else ""
+            lesson = self._target("", target.id).lesson
+        shown = lesson.correct if lesson is not None else ""
         return shown if normalise(shown) != normalise(right) else ""
 
     def _near(self, ids: Collection[str], text: str) -> list[Near]:
@@ -356,19 +353,18 @@ class Corrections:
             copy = self.signals.copy_of(entry.id)
             since = f", and waits for its lesson as {copy} since" if copy else ""
             raise NoError(f"{entry.id} was taken back{since}. Nothing was logged")
-        text = entry.pattern
         if entry.record is not None:
             pattern = entry.record.pattern
             stated = self._workspace.patterns.get(pattern)
-            words = (stated.text if stated is not None else "") or text
+            words = (stated.text if stated is not None else "") or entry.pattern
             raise NoError(
                 f"{entry.id} is filled already, and counted as {pattern}: {words[:200]}. "
                 f"Nothing was logged. To say it better: `fleet edit {pattern} --set text=...`; if it is the same "
                 f"lesson as another: `fleet merge {pattern} OTHER`"
             )
-        if text:
+        if entry.pattern:
             counts = "it counts with the next `fleet correct` or `fleet sync`"
-            raise NoError(f"{entry.id} is filled already, by hand: {text[:200]}. Nothing was logged; {counts}")
+            raise NoError(f"{entry.id} is filled already, by hand: {entry.pattern[:200]}. Nothing was logged; {counts}")
 
     def _count_now(self, session_error: str) -> None:
         """Count what was just logged, unless another process is at work. The correction is durable either way."""

@@ -76,7 +76,8 @@ class Lessons:
 
     def wordings(self, pattern_id: str) -> list[Pattern]:
         """Return the wordings of a lesson, itself among them; none of a lesson with a single one."""
-        lessons = [lesson for each in self.clusters.of(pattern_id) if (lesson := self.lesson(each)) is not None]
+        ids = self.clusters.of(pattern_id)
+        lessons = [lesson for each in ids if len(ids) > 1 and (lesson := self.lesson(each)) is not None]
         return lessons if len(lessons) > 1 else []
 
 
@@ -270,7 +271,7 @@ class Promotions:
         agent, opposites = self._writer.agent, self._lessons.clusters.opposites(kin)
         own, against = (
             [each for each in map(self._lessons.get, ids) if each is not None and each.seen_by(agent)]
-            for ids in (kin, opposites)
+            for ids in (kin if opposites else (), opposites)
         )
         return bool(against if own else opposites)
 

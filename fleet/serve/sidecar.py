@@ -60,8 +60,6 @@ PAUSE_S_MAX = 60.0
 HEALTHY_S = 60.0
 """Time after which a run counts as healthy: the next pause is a short one again."""
 
-STEP_MS = 40
-"""Interval at which the watcher checks its queue: shorter costs an idle machine more."""
 GROUP_MS = 60
 POLL_S = 1.0
 SLICE_S = 30.0
@@ -206,7 +204,6 @@ class _Sidecar:
             *watched,
             watch_filter=None,
             debounce=GROUP_MS,
-            step=STEP_MS,
             stop_event=self._stop,
             yield_on_timeout=True,
             force_polling=False,
@@ -529,11 +526,8 @@ def _alive_every_s() -> float:
     """Return the interval of signs of life, seconds: half of ``WATCHDOG_USEC``; 0 for none."""
     if os.environ.get("WATCHDOG_PID", "") not in ("", str(os.getpid())):
         return 0.0
-    try:
-        wanted = int(os.environ.get("WATCHDOG_USEC", "0"))
-    except ValueError:
-        return 0.0
-    return max(wanted, 0) / 2_000_000
+    wanted = os.environ.get("WATCHDOG_USEC", "")
+    return int(wanted) / 2_000_000 if wanted.isdecimal() else 0.0
 
 
 # --- figures for Prometheus -------------------------------------------------------------------------------------------

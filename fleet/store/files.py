@@ -57,7 +57,7 @@ class Files:
 
     def page(self, path: Path) -> bytes:
         """Return a page's bytes as ``read``, with a comment in place of each line of over ``PAGE_LINE_BYTES_MAX``."""
-        return self._read(path, lambda file: b"".join(_rows(file)))
+        return self._read(path, lambda file: b"".join(_lines(file)))
 
     def _read(self, path: Path, read: Callable[[IO[bytes]], bytes]) -> bytes:
         with self.open(path) as file:
@@ -286,18 +286,18 @@ class Files:
             os.close(handle)
 
 
-def _rows(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a page; of one that is too long no more is in memory than a line may have."""
-    most = limits.PAGE_LINE_BYTES_MAX
-    while row := file.readline(most + 1):
-        if len(row) <= most or row.endswith(b"\n"):
-            yield row
-            continue
-        size, rest = len(row), row
-        while rest and not rest.endswith(b"\n"):
-            rest = file.readline(most)
-            size += len(rest)
-        yield b"<!-- a line of %d bytes is not read -->" % (size - len(rest[-1:])) + rest[-1:]
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a page, many at once; of one that is too long no more is in memory than a line may have."""
+    note, most = b"<!-- a line of %d bytes is not read -->", limits.PAGE_LINE_BYTES_MAX
+    line, size = b"", 0  # what is read of the present line
+    while block := file.read(limits.BLOCK_BYTES):
+        first, end, rest = block.partition(b"\n")
+        line, size = (line + first)[: most + 1], size + len(first)
+        if end:
+            next_line = rest.rpartition(b"\n")[2]
+            yield (line if size <= most else note % size) + end + rest[: len(rest) - len(next_line)]
+            line, size = next_line, len(next_line)
+    yield line if size <= most else note % size
 
 
 def _opened(path: str, flags: int) -> int:

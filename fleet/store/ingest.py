@@ -50,7 +50,6 @@ P = ParamSpec("P")
 _QUICK_BUILD_BYTES_MAX = 8 * 1024 * 1024  # a first build of more than this is left to a caller who can wait
 _FSYNC_FILES_MAX = 256  # more files than that are synced together
 _NAMED_MAX = 3  # files with conflict markers that a warning names
-_NO_HASH = b""
 _REFUSED = "SELECT path, hash FROM refused ORDER BY path, hash"
 _PUT_FILE = "INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?)"
 _PUT_BLOB = "INSERT OR REPLACE INTO tree VALUES (?, ?, ?, ?)"
@@ -416,7 +415,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         except OSError:
             return None
         look = fingerprint(os.fstat(file.fileno()))
-        size, hash_, oid = noted[1:] if noted is not None else (0, _NO_HASH, "")
+        size, hash_, oid = noted[1:] if noted is not None else (0, b"", "")
         reader = _FileReader(file, source.path, look, oid)
         if size and not reader.skip(size, hash_):
             set_meta(rows.connection, "shrunk", "1")
@@ -705,7 +704,7 @@ class _FileReader:
         self._running = blake2b(digest_size=16)
         self._offset = 0
         self.size = 0
-        self.hash = _NO_HASH
+        self.hash = b""
 
     def skip(self, size: int, hash_: bytes) -> bool:
         """Skip what was read before; return False where that changed."""
@@ -755,7 +754,7 @@ def _grown(connection: Connection, tree: GitTree, paths: dict[str, str]) -> list
         return None
     grown = []
     for path, oid in paths.items():
-        had, size, hash_ = sizes.get(path, ("", 0, _NO_HASH))
+        had, size, hash_ = sizes.get(path, ("", 0, b""))
         if had == oid:
             continue
         if "/" not in path:

@@ -155,7 +155,8 @@ class Patterns(_Table):
 
     def group(self, id_: str) -> list[str]:
         """Return the ids of all records merged with this one, itself included, sorted."""
-        return [each.id for each in self.some(self.groups().get(id_, [id_]))]
+        ids = self.groups().get(id_, [id_])
+        return [each for each in ids if self._rows("SELECT 1 FROM pattern WHERE id = ?", each)]
 
     def lesson(self, id_: str) -> Pattern | None:
         """Return the lesson that a record is, or is a part of."""

@@ -280,7 +280,7 @@ class Rows:
         connection = self.connection
         waited: dict[str, bytes | None] = dict(connection.execute("SELECT id, base FROM outbox"))
         bases = dict(connection.execute("SELECT id, base FROM discovery WHERE base IS NOT NULL"))
-        carried = connection.execute("SELECT hash FROM carried WHERE in_tree").fetchall()
+        carried = {*connection.execute("SELECT hash FROM carried WHERE in_tree")}
         connection.execute("INSERT OR REPLACE INTO outbox SELECT id, NULL FROM pattern")
         connection.execute("UPDATE discovery SET base = NULL WHERE base IS NOT NULL")
         connection.execute("UPDATE carried SET in_tree = 0 WHERE in_tree")
@@ -288,7 +288,9 @@ class Rows:
             self.join(kind, (FileTail(path, data) for _, path, data in group), in_tree=True)
         if goes_on:  # a fleet that understands a carried line has taken it out
             connection.executemany("DELETE FROM carried WHERE hash = ? AND NOT in_tree", carried)
-        return [*self._lost_patterns(waited), *self._lost_discoveries(bases), *self._lost_carried(carried)]
+        query = "SELECT id, raw, hash FROM carried WHERE NOT in_tree"
+        lost = [_carried_of(*row) for row in connection.execute(query) if (row[2],) in carried]
+        return [*self._lost_patterns(waited), *self._lost_discoveries(bases), *lost]
 
     def _lost_patterns(self, waited: dict[str, bytes | None]) -> Iterator[Line]:
         for id_, raw, hash_, base in self.connection.execute(_PENDING).fetchall():
@@ -302,11 +304,6 @@ class Rows:
         for each, base in bases.items():
             if Discovery.join(bases_now.get(each), base) != bases_now.get(each):
                 yield DISCOVERIES.decode(base)
-
-    def _lost_carried(self, carried: Iterable[tuple[str]]) -> Iterator[Carried]:
-        for row in carried:
-            query = "SELECT id, raw, hash FROM carried WHERE hash = ? AND NOT in_tree"
-            yield from (_carried_of(*lost) for lost in self.connection.execute(query, row).fetchall())
 
     # --- rows --------------------------------------------------------------------------------------------------------
 

@@ -220,7 +220,7 @@ class _Word(msgspec.Struct, frozen=True):
 
 
 class ParsedText:
-    """Parsed text of a lesson. Only the stems and their sequence are worked out for each text: most are far away.
+    """Parsed text of a lesson. Only its stems are worked out for each text: most are far away.
 
     ``stems``: of the words that are neither stop words nor negators; of stop words, too, where that leaves one at most.
     """
@@ -230,7 +230,7 @@ class ParsedText:
         self._clauses = clauses
         content = frozenset(w.stem for w in words if w.is_exact or not (w.text in stop or w.is_negator))
         self.stems = content if len(content) > 1 else frozenset(w.stem for w in words if not w.is_negator)
-        self._sequence = [w.stem for w in words if w.stem in self.stems]
+        self._tokens = frozenset(token for stem in self.stems for token in stem.split())
         self.numbers = numbers
 
     @classmethod
@@ -243,8 +243,6 @@ class ParsedText:
 
     def score(self, other: "ParsedText", least: float = 0.0) -> float:
         """Return the share of their words that two texts have in common, 0 to 1; 0 where it cannot reach ``least``."""
-        from rapidfuzz import fuzz
-
         a, b = self.stems, other.stems
         if not a or not b:
             return 0.0
@@ -252,7 +250,7 @@ class ParsedText:
         words = 0.5 * 2 * shared / (len(a) + len(b)) + 0.2 * shared / min(len(a), len(b))
         if words + 0.3 < least:
             return 0.0
-        return round(words + 0.3 * fuzz.token_set_ratio(" ".join(self._sequence), " ".join(other._sequence)) / 100, 3)
+        return round(words + 0.3 * _token_set_ratio(self._tokens, other._tokens) / 100, 3)
 
     def differences(self, other: "ParsedText") -> tuple[str, ...]:
         """Return what differs from another text, of ``DIFFERENCES``."""
@@ -294,12 +292,6 @@ class ParsedText:
         return [word for clause in self._clauses for word in _with_negation(clause)]
 
     @cached_property
-    def ordered(self) -> list[str]:
-        """Stems, numbers and negations in their order."""
-        counted = (w for w in self.words if w.is_number or w.is_negator or w.stem in self.stems)
-        return ["not" if w.is_negator else w.stem for w in counted]
-
-    @cached_property
     def _decisive(self) -> list[str]:
         """Stems and numbers in their order, with the stop words that may decide what is meant."""
         stop, deciding = _words("stop"), _words("deciding")
@@ -330,11 +322,6 @@ class ParsedText:
         return frozenset(w.stem for w in self.words if w.is_exact)
 
     @cached_property
-    def plain(self) -> frozenset[str]:
-        """Stems of the words that are not exact."""
-        return frozenset(w.stem for w in self.words if not w.is_exact)
-
-    @cached_property
     def relations(self) -> list[tuple[set[str], set[str], bool]]:
         """The stems that come first and those that come last, around each word of ``_FIRST``, and whether in time."""
         relations = []
@@ -352,6 +339,30 @@ class ParsedText:
             if left and right:
                 relations.append((*((right, left) if _FIRST[word.text] else (left, right)), is_in_time))
         return relations
+
+
+def _token_set_ratio(one: frozenset[str], other: frozenset[str]) -> float:
+    """Return how alike two sets of words are spelt, 0 to 100: their token set ratio (Cohen, fuzzywuzzy, 2011)."""
+    rests = [" ".join(sorted(words)) for words in (one - other, other - one)]
+    shared = len(" ".join(one & other))
+    if not all(rests):
+        return 100.0 * (shared > 0)
+    sizes = [shared + (shared > 0) + len(rest) for rest in rests]
+    different = sum(map(len, rests)) - 2 * _common_length(*rests)
+    shares = (different, sum(sizes)), (min(sizes) - shared, min(sizes) + shared)
+    return max(100 - 100 * letters / of for letters, of in shares)
+
+
+def _common_length(one: str, other: str) -> int:
+    """Return the length of the longest common subsequence of two texts, bit-parallel (Hyyro, 2004)."""
+    places: dict[str, int] = {}
+    for index, char in enumerate(one):
+        places[char] = places.get(char, 0) | 1 << index
+    row = whole = (1 << len(one)) - 1  # each letter of ``one`` that is in the subsequence is a zero
+    for char in other:
+        matches = row & places.get(char, 0)
+        row = (row + matches) | (row - matches)
+    return len(one) - (row & whole).bit_count()
 
 
 _lists = cache(partial(sections, "words.txt"))
@@ -526,7 +537,8 @@ def _denied_first(wording: ParsedText) -> set[str]:
 
 
 def _is_opposed(mine: ParsedText, theirs: ParsedText) -> bool:
-    only = [mine.plain - theirs.plain, theirs.plain - mine.plain]
+    one, other = ({w.stem for w in each.words if not w.is_exact} for each in (mine, theirs))
+    only = [one - other, other - one]
     poles = [{pole for stem in stems for pole in _poles().get(stem, ())} for stems in only]
     if any((axis, 1 - sign) in poles[1] for axis, sign in poles[0]):
         return True
@@ -534,7 +546,9 @@ def _is_opposed(mine: ParsedText, theirs: ParsedText) -> bool:
         return True
     runs = ["".join(word.text[0] for word in wording.words if not word.text.isascii()) for wording in (mine, theirs)]
     return all(runs) and any(
-        _has(a, one) and _has(b, other) for a, b in (runs, runs[::-1]) for one, other in _pairs("opposites_unspaced")
+        any(map(a.__contains__, pole)) and any(map(b.__contains__, opposite))
+        for a, b in (runs, runs[::-1])
+        for pole, opposite in _pairs("opposites_unspaced")
     )
 
 
@@ -542,10 +556,6 @@ def _negated(stem: str) -> set[str]:
     """Return a stem with each negating prefix; "put" is a part of "input" and not its opposite."""
     prefixes = ("un", "non") if len(stem) < 5 else ("un", "non", "in", "im", "ir", "dis", "de", "anti", "mis", "a")
     return {prefix + stem for prefix in prefixes} if len(stem) > 2 else set()
-
-
-def _has(text: str, words: list[str]) -> bool:
-    return any(word in text for word in words)
 
 
 _FIRST = {"before": False, "after": True, "into": False, "to": False, "from": True, "then": False, "than": False}
@@ -569,7 +579,10 @@ def _has_other_order(mine: ParsedText, theirs: ParsedText) -> bool:
 
     "In CI pin it" and "pin it in CI" say the same.
     """
-    one, other = mine.ordered, theirs.ordered
+    one, other = (
+        ["not" if w.is_negator else w.stem for w in each.words if w.is_number or w.is_negator or w.stem in each.stems]
+        for each in (mine, theirs)
+    )
     if sorted(one) != sorted(other):
         return False
     one, other = _middles(one, other)
