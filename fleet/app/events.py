@@ -51,6 +51,7 @@ _CANNOT_WRITE = (
 _OF_GUEST = "What is logged stays on this machine, as guest's, until `fleet init --agent NAME` takes it over"
 _LOGGING = frozenset(str.split("learn correct discover"))
 _OF_SERVER = "mcp__"
+_TASK_ENDED = "<task-notification"
 _LOOKING = frozenset(str.split("describe fetch find get list read search show"))
 """Words in the names of an MCP server's tools that only look: any other may have changed what a command needs."""
 PROMOTED, _SHOWN = "promoted", "said"
@@ -233,7 +234,7 @@ class _HostEvent:
 
         reply, prompt = self._flagging().on_prompt(self._payload), Prompt(self._payload.prompt)
         with self._call.guarded("that a person has spoken is not noted"):
-            if prompt.is_typed:
+            if prompt.is_typed or self._payload.prompt.lstrip().startswith(_TASK_ENDED):
                 self._attempts.note_change(self._call.thread)
         with self._call.guarded("what the clan knows was not shown"):
             (news, note), (about, more) = self._news(), self._lessons_for_prompt(prompt, Start.ids_in(reply.context))
@@ -416,6 +417,8 @@ class _HostEvent:
         if not payload.command or not payload.has_ended or not payload.knows_end:
             for path in payload.paths if payload.tool in EDITING_TOOLS else ():
                 attempts.note_change(call.thread, path)
+            if payload.command:
+                attempts.note_unknown(call.thread, payload.command)
             return Reply()
         if not attempts.has_any(call.thread) and not payload.may_have_failed:
             return Reply()

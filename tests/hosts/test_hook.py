@@ -654,12 +654,37 @@ def test_what_a_person_types_opens_the_door_for_one_more_try(place, words):
 @pytest.mark.parametrize(
     "words",
     [
-        "<task-notification>\n<status>completed</status>\nrun it again\n</task-notification>",
+        "[SYSTEM NOTIFICATION] run make test again",
         '<teammate-message teammate_id="tank">run make test again</teammate-message>',
     ],
 )
 def test_what_a_host_or_another_agent_writes_opens_no_door(place, words):
     assert is_stopped_after(place, "UserPromptSubmit", {"prompt": words})
+
+
+def test_a_task_that_ended_in_the_background_opens_the_door_for_one_more_try(place):
+    told = "<task-notification>\n<status>completed</status>\n</task-notification>"
+    assert not is_stopped_after(place, "UserPromptSubmit", {"prompt": told})
+
+
+@pytest.mark.parametrize(
+    ("tried", "given", "is_stopped"),
+    [
+        ("curl -sf localhost:3000", {"command": "npm run dev", "run_in_background": True}, False),
+        ("curl -sf localhost:3000", {"command": "sleep 30"}, False),
+        ("curl -sf localhost:3000", {"command": "cat app.log", "run_in_background": True}, True),
+        ("make test", {"command": "npm run dev", "run_in_background": True}, False),
+        ("make test", {"command": "sleep 30"}, True),
+    ],
+)
+def test_what_was_started_in_the_background_opens_doors_and_a_sleep_those_of_probes(place, tried, given, is_stopped):
+    for _ in range(3):
+        place.hook("PostToolUseFailure", failed(tried))
+    assert refused(place.hook("PreToolUse", bash(tried)))
+    place.hook("PostToolUse", printed("", "", tool_input=given))
+    assert refused(place.hook("PreToolUse", bash(tried))) == is_stopped
+    place.hook("PostToolUseFailure", failed(tried))
+    assert refused(place.hook("PreToolUse", bash(tried)))
 
 
 @pytest.mark.parametrize("tool", ["mcp__db__execute", "mcp__docker__container-start", "mcp__jira__updateIssue"])
@@ -864,7 +889,7 @@ def test_which_commands_are_builds_is_configurable(place):
 
 
 def printed(command: str, said: str, **more: object) -> dict:
-    return bash(command, tool_response={"stdout": said, "stderr": "", "interrupted": False}, **more)
+    return {**bash(command), "tool_response": {"stdout": said, "stderr": "", "interrupted": False}, **more}
 
 
 def test_a_failed_build_is_asked_about_once_when_the_same_command_succeeds(place):
