@@ -103,14 +103,14 @@ class SessionStart:
         generation = str(self._workspace.patterns.generation)
         return self._ready.start() if self._ready.generation() == generation else None
 
-    def make(self, *, may_tidy: bool = False, seen: Sequence[str] = (), session: str = "") -> Start:
+    def make(self, *, may_tidy: bool = False, seen: Sequence[str] = (), sessions: Sequence[str] = ()) -> Start:
         """Return the text, made anew and cached. Lessons that the clan retired are not in it.
 
         ``may_tidy``: the logs may be counted first, and what the clan retired may be taken out of the memory.
         ``seen``: the generation from which on a lesson is new, and the ids of earlier news that had no room then; none:
             what the agent was shown last.
-        ``session``: whose earlier context is lost, after a compaction: what it was shown is new again. The text is not
-            cached then.
+        ``sessions``: whose contexts are lost, after a compaction or a clear: what they were shown is new again. The
+            text is not cached then.
         """
         workspace = self._workspace
         if may_tidy and not workspace.is_read_only:
@@ -122,10 +122,10 @@ class SessionStart:
         files, generation = self._ready.sums(), str(workspace.patterns.generation)
         since, *left = seen or [str(self._ready.seen()), *self._ready.left()]
         delimiter, lessons = f"fleet-{workspace.world.entropy(8).hex()}", _Lessons(workspace, self._agent)
-        start, short = self._texts(delimiter, lessons, int(since), left, session)
+        start, short = self._texts(delimiter, lessons, int(since), left, sessions)
         start.generation, start.warning = generation, self._warning()
         Guards(workspace).make_ready()
-        if not session:
+        if not sessions:
             with suppress(DiskError):  # on a read-only disk it is made each time
                 _put(workspace, self._ready.start_file, start.rendered(delimiter, files))
                 remarks = Weighing(workspace).contradicted()
@@ -134,7 +134,7 @@ class SessionStart:
         return start
 
     def _texts(
-        self, delimiter: str, lessons: "_Lessons", since: int, left: Sequence[str], session: str
+        self, delimiter: str, lessons: "_Lessons", since: int, left: Sequence[str], sessions: Sequence[str]
     ) -> tuple[Start, Mapping[str, str]]:
         """Return the texts, and the short ids of the lessons in them and in the table of triggers."""
         workspace = self._workspace
@@ -143,7 +143,7 @@ class SessionStart:
         memory = self._with_notes(without_retired.render().decode("utf-8", "replace"))
         remembered = set(Start.ids_in(memory))  # each lesson is shown once
         opposed = workspace.patterns.some([*(lessons.contested - remembered)])
-        known = remembered | self._exposures.shown_to(self._agent, but=session)
+        known = remembered | self._exposures.shown_to(self._agent, but=sessions)
         news = [group.lesson for group in lessons.grouped(lessons.news(since, left, known))]
         left_out = remembered | lessons.contested | {each.id for each in news}
         groups = lessons.grouped(lessons.standing())

@@ -163,6 +163,21 @@ def test_after_a_compaction_what_was_new_at_the_start_is_shown_again(place):
     assert "- Use awk" not in place.context("SessionStart", {"source": "startup", "session_id": "another"})
 
 
+def test_after_a_clear_the_news_of_the_session_that_it_cleared_are_shown_again(place):
+    def news(source: str, session: str) -> bool:
+        return "- Use awk" in place.context("SessionStart", {"source": source, "session_id": session})
+
+    lesson(place, "Use awk for user input")
+    assert news("startup", "first")
+    assert not news("startup", "another")  # beside it
+    place.hook("SessionEnd", {"session_id": "first", "reason": "clear"})
+    assert news("clear", "second")
+    assert news("clear", "third")  # of a host that tells of no end
+    assert news("compact", "third")
+    assert not news("startup", "fourth")
+    assert not news("clear", "fifth")
+
+
 def test_what_was_shown_at_the_start_is_noted(place):
     done = place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Use awk for user input", "--json")
     place.context("SessionStart", {"source": "startup"})
@@ -1008,6 +1023,17 @@ def test_a_lesson_with_a_trigger_is_shown_before_the_command_once_a_session(plac
     assert place.context("PreToolUse", bash("git push")) == ""
     assert "Pull before" in place.context("PreToolUse", bash("git push", session_id="another"))
     assert showings(place) == {"p-1111111111111111": 2}
+
+
+def test_after_a_compaction_a_step_and_a_prompt_show_their_lessons_once_more(knowing):
+    lesson(knowing, "Pull before `git push`")
+    knowing.context("SessionStart", {"source": "startup", "session_id": "another"})
+    for source in ("startup", "compact", "compact"):
+        assert ABOUT not in knowing.context("SessionStart", {"source": source})
+        pushed = [knowing.context("PreToolUse", bash("git push")) for _ in range(2)]
+        assert ["Pull before" in each for each in pushed] == [True, False], source
+        asked = [knowing.context("UserPromptSubmit", {"prompt": ASKED}) for _ in range(2)]
+        assert [ABOUT in each for each in asked] == [True, False], source
 
 
 def test_a_lesson_that_was_seen_once_is_shown_before_the_command_that_it_names(place):
