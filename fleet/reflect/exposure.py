@@ -76,9 +76,11 @@ class Exposures:
         return exposures
 
     def shown_to(self, agent: str, *, but: Iterable[str] = ()) -> set[str]:
-        """Return the ids of the lessons shown to this agent here, but for those shown in some sessions, as in others."""
-        query = "SELECT pattern FROM exposure WHERE agent = ?1"
-        query = f"{query} EXCEPT {query} AND session IN (SELECT value FROM json_each(?2)) AND session != ''"
+        """Return the ids of the lessons shown to this agent here, but for those that one of some sessions was shown."""
+        query = (
+            "SELECT pattern FROM exposure WHERE agent = ?1 EXCEPT SELECT pattern FROM exposure WHERE agent = ?1"
+            " AND session IN (SELECT value FROM json_each(?2)) AND session != ''"
+        )
         named = json.dumps([each[:_SESSION_CHARS_MAX] for each in but])
         return {row[0] for row in _rows(self._state, query, agent, named)}
 
