@@ -199,7 +199,7 @@ class SessionNotes:
     ``.fleet/told/<session>``: a line is a time, a random word, and the note. A lost line costs a repetition. The notes:
     ``since`` what was seen as it starts, ``came`` has what a pull brought then, and ``news`` that it was shown;
     ``seen`` and ``lesson`` ids were shown in a list, or for a prompt or a step, each with the number of compactions
-    before, if any; ``cleared`` names a session whose news are new to this one, too; ``flag`` is a signal that was logged,
+    before, if any; ``cleared`` names a session whose news are new to this one, too; ``flag`` is a logged signal,
     ``heard`` the objection it was read from, ``red`` a build that failed so; ``stop`` and ``green`` asked for a lesson;
     ``use`` and ``used`` a lesson's command; ``call`` and ``start`` were answered; a transcript is ``read`` up to there.
     """

@@ -557,7 +557,8 @@ def clan(place, tmp_path) -> None:
     place.fleet("sync", "--dir", str(other))
 
 
-def test_what_a_sessions_start_pulls_is_shown_at_its_first_prompt(place, tmp_path):
+@pytest.mark.parametrize("prompt", ["let us begin with the parser", "bundle it"])
+def test_what_a_sessions_start_pulls_is_shown_at_its_first_prompt(place, tmp_path, prompt):
     clan(place, tmp_path)
     assert "velma" not in place.context("SessionStart", {"source": "startup"})
     told, until = local.SessionNotes(str(place.folder), SESSION), time.monotonic() + 60
@@ -565,7 +566,7 @@ def test_what_a_sessions_start_pulls_is_shown_at_its_first_prompt(place, tmp_pat
         time.sleep(0.1)
     while ready.Ready(str(place.folder), "tank").start() is None and time.monotonic() < until:
         time.sleep(0.1)
-    answer = json.loads(place.hook("UserPromptSubmit", {"prompt": "let us begin with the parser"}).stdout)
+    answer = json.loads(place.hook("UserPromptSubmit", {"prompt": prompt}).stdout)
     shown = answer["hookSpecificOutput"]["additionalContext"]
     assert answer["systemMessage"] == "fleet gave this session 1 lesson, 1 new"
     assert "New since your last session:" in shown
