@@ -100,7 +100,8 @@ class Flagging:
         """Return a warning for the person about words that could not be logged; the log has the error, too."""
         self._call.log(local.explained(why))
         reply = Reply()
-        reply.warning = f"fleet could not log what you said: {why}"
+        later = "say it again, or leave it to the reflection on this session"
+        reply.warning = f"fleet could not log what you said now: {later} ({why})"
         return reply
 
     def _settings(self) -> Any:
