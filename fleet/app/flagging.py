@@ -60,13 +60,14 @@ class Flagging:
 
     def on_prompt(self, payload: Payload) -> Reply:
         """Log the objections in a prompt, before the next reply; return the question for their lessons."""
-        text, settings = screening.strip_injected(payload.prompt), self._settings()
+        typed, settings = prompts.Prompt(payload.prompt).text, self._settings()
+        text = screening.strip_injected(typed)
         signal, flags = detect(text, settings), list[_Detected]()
         if signal is not None and signal.is_praise:  # it corrects nothing
             signal = None
-        objected_to, read_to = self._objections(payload, payload.prompt)
+        objected_to, read_to = self._objections(payload, typed)
         for objection in objected_to:
-            is_prompt = objection.words == payload.prompt.strip()[: prompts.EVENT_CHARS_MAX]
+            is_prompt = objection.words == typed.strip()[: prompts.EVENT_CHARS_MAX]
             is_strong = not is_prompt or (signal is not None and signal.confidence == "strong")
             flags.append((objection, _flag_of(objection, "strong" if is_strong else "medium")))
             signal = None if is_prompt else signal  # the same words

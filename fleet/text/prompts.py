@@ -14,6 +14,7 @@ _PIECE_CHARS = 16 * 1024
 """Of a message longer than twice this, only the first and the last so many characters are read."""
 _UNSPACED_FROM = 0x2E80  # scripts from here on are written without spaces
 _HIDDEN = "·"
+_IMAGE = "[Image #"
 _BLOCKS_MAX = 100
 """Greatest number of ``<name>...</name>`` blocks in one message: each costs a search of its own."""
 _QUOTE_CHARS_MAX = 600
@@ -43,7 +44,8 @@ class Event:
     def __init__(
         self, kind: str, name: str = "", text: str = "", *, tool: str = "", about: str = "", is_ok: bool = True
     ) -> None:
-        self.kind, self.id, self.text, self.tool, self.about, self.is_ok = kind, name, text, tool, about, is_ok
+        self.kind, self.id, self.tool, self.about, self.is_ok = kind, name, tool, about, is_ok
+        self.text = _without_images(text) if kind in ("prompt", "refused") else text
         self.at, self.offset, self.line = "", 0, 0
 
     @property
@@ -102,7 +104,7 @@ class Prompt:
     """Message as a host gives it."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.text = _without_images(text)
 
     def might_signal(self) -> bool:
         """Return whether ``signals.detect`` could return a signal with the default phrases; in doubt, True.
@@ -170,6 +172,18 @@ def _agent_name(text: str) -> str:
     while "--" in name:
         name = name.replace("--", "-")
     return name.strip("-_")[:_NAME_CHARS_MAX] or "agent"
+
+
+def _without_images(text: str) -> str:
+    """Return a message without the marks of pasted images in it, ``[Image #1]``; one of marks alone as it is."""
+    if _IMAGE not in text:
+        return text
+    first, *others = text.split(_IMAGE)
+    pieces = [first]
+    for other in others:
+        number, end, rest = other.partition("]")
+        pieces.append(rest.removeprefix(" ") if end and number.isdigit() else f"{_IMAGE}{other}")
+    return "".join(pieces).strip() or text
 
 
 def _cut(message: str) -> str:

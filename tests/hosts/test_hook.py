@@ -361,6 +361,21 @@ def test_the_same_words_twice_are_one_signal_and_other_words_at_once_another(pla
     assert place.entries().count("## ") == 2
 
 
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "[Image #1] {}",
+        "{} [Image #1]",
+        "[Image #1] [Image #12]\n{}",
+        "no, [Image #2] that's wrong: use pnpm [Image #3]",
+    ],
+)
+def test_a_correction_beside_pasted_images_is_heard_without_their_marks(place, prompt):
+    place.hook("UserPromptSubmit", {"prompt": prompt.format("no, that's wrong: use pnpm")})
+    assert "** no, that's wrong: use pnpm\n" in place.entries()
+    assert "[Image" not in place.entries()
+
+
 @pytest.mark.parametrize("spelled", ["don't", "dont", "don’t", "DONT"])
 def test_a_word_without_its_apostrophe_is_heard_as_with_it(place, spelled):
     said = place.context("UserPromptSubmit", {"prompt": f"no, {spelled} use npm here, use pnpm"})
