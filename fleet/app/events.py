@@ -175,7 +175,6 @@ class _HostEvent:
         if not call.subagent:
             self._folder.mark(_LAST, call.agent, word=call.session)
             self._ready.note_seen(start.mark if start.news else "")
-            self._ready.note_asked(() if holds_the_rest else start.asked)
         if call.event == "SessionStart" and self._may_ask():
             _start_process(call, AT_THE_START)
         return self._reply_at_start(start, holds_the_rest=holds_the_rest)
@@ -201,11 +200,18 @@ class _HostEvent:
         if self._call.subagent:
             return reply
         reply.warning = self._fault
+        question = "" if holds_the_rest else self._ready.question(start, self._running, is_shown=True)
+        reply.context = "\n\n".join(filter(None, [text, question]))
         if source != "compact":
             reply.note = _note_of_given(shown, {*start.new_ids} & {*shown})
-            reply.context = "\n\n".join(filter(None, [text, self._memory_changed()]))
+            reply.context = "\n\n".join(filter(None, [reply.context, self._memory_changed()]))
             reply.warning = start.warning or ("" if reply.note else self._fault)
         return reply
+
+    def _running(self) -> set[str]:
+        """Return the corrections of other sessions that still run."""
+        idle_ms = _config(self._call).reflect.in_environment(os.environ).idle_ms
+        return self._folder.flagged_meanwhile(idle_ms, self._call.session)
 
     def _memory_changed(self) -> str:
         """Return that the agent's memory has changed since its last session started; "" where it has not."""

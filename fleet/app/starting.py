@@ -90,9 +90,11 @@ class SessionStart:
             self._workspace.state.put(started=self._workspace.wall())
         if session:
             self._ready.note_seen(start.mark if start.news else "")
-            self._ready.note_asked(start.asked)
             self._exposures.note(self._agent, session, start.ids, self._workspace.world.wall_ms())
-        return start.text
+        idle_ms = self._workspace.config.reflect.in_environment(os.environ).idle_ms
+        running = partial(LocalFolder(os.fspath(self._workspace.root)).flagged_meanwhile, idle_ms, session)
+        question = self._ready.question(start, running, is_shown=bool(session))
+        return "\n\n".join(filter(None, [start.text, question]))
 
     def is_ready(self) -> bool:
         """Return whether the cached text is up to date with all that was written."""
@@ -149,7 +151,7 @@ class SessionStart:
         groups = lessons.grouped(lessons.standing())
         standing = [group.lesson for group in groups if left_out.isdisjoint(group.ids)]
         entries, finders = _newest_fairly(workspace)
-        new_ids, asked = {*workspace.discoveries.changed(since), *left}, self._to_ask()
+        new_ids = {*workspace.discoveries.changed(since), *left}
         short = workspace.discoveries.short([each.id for each in entries])
         triggered = [each for each, _ in lessons.table]
         short |= finding.short(lessons.stores, [each.id for each in (*news, *standing, *triggered)])
@@ -164,7 +166,7 @@ class SessionStart:
             opposed=len({min(lessons.compared.of(each.id)) for each in opposed if each.is_listed}),
             discoveries=entries,
             fresh=new_ids,
-            waiting=() if workspace.is_of_version_1 else self._undecided(asked),  # its commands would fail
+            waiting=() if workspace.is_of_version_1 else self._undecided(),  # its commands would fail
             note=self._unasked(),
             rest_max=workspace.config.recall.start_chars,
             by=_authors(workspace, [*news, *standing]) | finders,
@@ -174,7 +176,8 @@ class SessionStart:
         news_text = render(memory="", news=news, patterns=(), discoveries=unseen, waiting=()) if news or unseen else ""
         shown = [*sorted(remembered), *(each.id for each in (*news, *standing) if short[each.id] in context)]
         start = Start(context, news_text, shown, [each.id for each in news if short[each.id] in news_text])
-        start.asked = asked
+        is_asked = not workspace.is_of_version_1
+        start.asked = CountedLog(workspace, self._agent).to_state(workspace.config.hook.ask_days) if is_asked else []
         new_here = [*(each.id for each in news), *(each.id for each in unseen)]
         start.left = [each for each in new_here if short[each] not in context]
         return start, short
@@ -230,16 +233,9 @@ class SessionStart:
         parts = [memory_md.hot(memory), notes and f"Notes:\n{notes}", people_text and f"Of people:\n{people_text}"]
         return "\n\n".join(filter(None, parts))
 
-    def _to_ask(self) -> list[str]:
-        """Return the ids of the corrections without a lesson; none unless one came since a start asked for them."""
-        waiting = CountedLog(self._workspace, self._agent).to_state(self._workspace.config.hook.ask_days)
-        return waiting if set(waiting) - self._ready.asked() else []
-
-    def _undecided(self, asked: Sequence[str]) -> list[str]:
-        """Return a line for each thing that waits for a decision, and one for the corrections without a lesson."""
+    def _undecided(self) -> list[str]:
+        """Return a line for each thing that waits for a decision."""
         workspace, agent, lines = self._workspace, self._agent, list[str]()
-        if asked:
-            lines.append(f"{counted(len(asked), 'correction')} without a lesson yet: fleet learn --waiting")
         now_s = workspace.world.wall_ms() // 1000
         span = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for each in (now_s, now_s - _CHECK_S))
         lines += memory_md.Checks(workspace.files.read(workspace.home(agent) / memory_md.CHECKS)).due(*span)

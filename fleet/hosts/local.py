@@ -184,6 +184,12 @@ class LocalFolder:
         now = now_ms()
         return [each for each in self.heard() if each.has_ended or now - each.at_ms >= idle_ms]
 
+    def flagged_meanwhile(self, idle_ms: float, but: str) -> set[str]:
+        """Return the ids of the signals of the sessions that go on, but for one."""
+        ended = {_file_of(but), *(each.session for each in self.due(idle_ms))}
+        running = [each.session for each in self.heard() if each.session not in ended]
+        return {id_ for session in running for id_ in SessionNotes(self._root, session).of("flag")}
+
     def forget_heard(self, session: str) -> None:
         """Forget a session: it was reflected on, or its transcript is gone."""
         if _file_of(session) in self.names(_HEARD):

@@ -958,12 +958,29 @@ def test_a_start_asks_for_a_lesson_once_and_again_only_when_another_correction_w
     place.hook("UserPromptSubmit", {"prompt": "Stop, that is wrong, never edit generated files!"})
     assert asked("n2", "resume") == []  # it gets the news alone
     place.hook("SubagentStart", {"session_id": "n2", "agent_id": "a1"})
-    assert [asked(f"m{number}") for number in range(2)] == [["2 corrections without a lesson yet"], []]
+    assert [asked(f"m{number}") for number in range(2)] == [["1 correction without a lesson yet"], []]
     waiting = json.loads(place.fleet("learn", "--waiting", "--json").stdout)["waiting"]
     place.fleet("learn", waiting[0]["id"], "--pattern", "Use pnpm and never npm")
     assert asked("m2") == []
     place.hook("UserPromptSubmit", {"prompt": "No, that is wrong again, use tabs here!"})
-    assert asked("m3") == ["2 corrections without a lesson yet"]
+    assert asked("m3") == ["1 correction without a lesson yet"]
+
+
+def test_a_start_asks_for_no_lesson_of_a_session_that_still_runs_nor_does_a_subagents(place):
+    def asked(session: str, event: str = "SessionStart", **more: str) -> bool:
+        told = {"session_id": session, "transcript_path": str(place.home / f"{session}.jsonl"), **more}
+        return "without a lesson yet" in place.context(event, told)
+
+    assert not asked("first")
+    asked("first", "UserPromptSubmit", prompt="No, dont use npm here, use pnpm! That is wrong!")
+    assert not asked("second")
+    assert not asked("second", "SubagentStart", agent_id="a1")
+    assert "without a lesson yet" not in place.fleet("start").stdout
+    place.hook("SessionEnd", {"session_id": "first", "transcript_path": str(place.home / "first.jsonl")})
+    assert not asked("third", "SubagentStart", agent_id="a2")
+    assert "1 correction without a lesson yet" in place.fleet("start").stdout
+    assert asked("fourth")
+    assert not asked("fifth")
 
 
 @pytest.mark.parametrize("mask", [" 2>&1 | tail -20", "; echo done", " || true", " | grep -v DEBUG"])
