@@ -142,7 +142,7 @@ class Ready:
             return ""
         if is_shown:
             self._note(self._asked_file, "\n".join(asked.intersection(start.asked) | new))
-        return f"{len(new):,} correction{'s'[: len(new) > 1]} without a lesson yet: fleet learn --waiting"
+        return f"{len(new):,} correction{'' if len(new) == 1 else 's'} without a lesson yet: fleet learn --waiting"
 
     def _note(self, name: str, text: str) -> None:
         path = os.path.join(self._root, name)
