@@ -72,12 +72,15 @@ def trigger(explicit: str, text: str, correct: str = "", wrong: str = "", *, ste
     """Return the trigger of a lesson: the given one, else one derived from its words; "" for neither.
 
     It is the wrong step: that of ``wrong``, or the one that the words warn of, without any that the right way takes,
-    too, if others are left; where there is none, all steps in the words. ``step`` was refused or failed: it is added.
+    too, if others are left; where there is none, all steps in the words, but for the right way of words that warn of
+    something else. ``step`` was refused or failed: it is added.
     """
     if explicit or not _may_have_step(text, correct, wrong):
         return explicit or step
     warned = _warned(text, correct, wrong)
-    derived = _listed(_without_right(warned, text, correct) or warned or _all_steps(text, correct))
+    derived = _listed(
+        _without_right(warned, text, correct) or warned or _all_steps(text, *_unless_warned(text, correct))
+    )
     return ", ".join(filter(None, (derived, step)))
 
 
@@ -109,6 +112,11 @@ def _listed(steps: list[str]) -> str:
 
 def _all_steps(*texts: str) -> list[str]:
     return list(dict.fromkeys(step for text in texts for step in _steps_in(text[:_CHARS_MAX])))
+
+
+def _unless_warned(text: str, correct: str) -> list[str]:
+    """Return the right way where no words warn: of a warning without a known step, it would name the wrong one."""
+    return [] if any(True for part in (text, correct) for _ in _warnings(part[:_CHARS_MAX])) else [correct]
 
 
 def _warned(text: str, correct: str, wrong: str) -> list[str]:

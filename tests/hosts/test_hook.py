@@ -665,6 +665,11 @@ def test_a_lesson_is_shown_at_the_script_or_the_program_that_it_names(place, les
     assert lesson in place.context("PreToolUse", bash(command))
 
 
+def test_a_lesson_that_warns_of_a_command_nobody_knows_is_not_shown_at_the_right_one(place):
+    place.fleet("correct", "--wrong", "w", "--right", "vite build", "--pattern", "Build with vite here, never webpack")
+    assert place.context("PreToolUse", bash("vite build")) == ""
+
+
 def is_stopped_after(place, event: str, payload: dict) -> bool:
     """Tell whether a fourth try is stopped after this, and see that another failure shuts the door once more."""
     for _ in range(3):
