@@ -78,9 +78,10 @@ def trigger(explicit: str, text: str, correct: str = "", wrong: str = "", *, ste
     if explicit or not _may_have_step(text, correct, wrong):
         return explicit or step
     warned = _warned(text, correct, wrong)
-    derived = _listed(
-        _without_right(warned, text, correct) or warned or _all_steps(text, *_unless_warned(text, correct))
-    )
+    # Of a warning without a known step, the right way would name the wrong one.
+    warns = not warned and any(True for part in (text, correct) for _ in _warnings(part[:_CHARS_MAX]))
+    right = "" if warns else correct
+    derived = _listed(_without_right(warned, text, correct) or warned or _all_steps(text, right))
     return ", ".join(filter(None, (derived, step)))
 
 
@@ -112,11 +113,6 @@ def _listed(steps: list[str]) -> str:
 
 def _all_steps(*texts: str) -> list[str]:
     return list(dict.fromkeys(step for text in texts for step in _steps_in(text[:_CHARS_MAX])))
-
-
-def _unless_warned(text: str, correct: str) -> list[str]:
-    """Return the right way where no words warn: of a warning without a known step, it would name the wrong one."""
-    return [] if any(True for part in (text, correct) for _ in _warnings(part[:_CHARS_MAX])) else [correct]
 
 
 def _warned(text: str, correct: str, wrong: str) -> list[str]:
