@@ -107,6 +107,7 @@ def _has_work(call: Call, payload: Payload) -> bool:
             or _might_object(call, payload)
             or _has_failed(call)
             or _might_know(call, payload.prompt)
+            or _has_news(call)
         )
     if event == "Stop":
         return (
@@ -138,6 +139,12 @@ def _might_signal(call: Call, prompt: str) -> bool:
 def _might_know(call: Call, prompt: str) -> bool:
     """Return whether there are lessons here that a prompt could be about. A word or two name no subject."""
     return len(prompt.split()) >= _WORDS_MIN and os.path.exists(LocalFolder(call.root).path_of("generation"))
+
+
+def _has_news(call: Call) -> bool:
+    """Return whether lessons were fetched for this session that it was not shown."""
+    notes = call.notes.all()
+    return "news" not in notes and any(each.startswith("came ") for each in notes)
 
 
 def _might_object(call: Call, payload: Payload) -> bool:

@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 
 from fleet.hosts import local
 from fleet.hosts.local import AT_THE_END, AT_THE_START, GUEST, Call, LocalFolder, Reflog, TimeUpError, explained
-from fleet.hosts.payloads import EDITING_TOOLS, Payload, Reply, parsed
+from fleet.hosts.payloads import EDITING_TOOLS, ID_CHARS_MAX, Payload, Reply, parsed
 from fleet.hosts.transcripts import Transcript
 from fleet.learn.attempts import AttemptLog
 from fleet.recall import triggers
@@ -51,12 +51,15 @@ _CANNOT_WRITE = (
 _OF_GUEST = "What is logged stays on this machine, as guest's, until `fleet init --agent NAME` takes it over"
 _LOGGING = frozenset(str.split("learn correct discover"))
 _OF_SERVER = "mcp__"
+_TASK_ENDED = "<task-notification"
 _LOOKING = frozenset(str.split("describe fetch find get list read search show"))
 """Words in the names of an MCP server's tools that only look: any other may have changed what a command needs."""
 PROMOTED, _SHOWN = "promoted", "said"
 """Notes of an agent: a lesson that its memory took in when a session ended; a person was shown those before."""
 _ASKED = "asked"
 _MEMORY_SEEN = "memory"
+_LAST = "last"
+"""Mark of an agent: the session that started or ended last, which is the one that a clear ends."""
 _ASK_AGAIN_MS = 60_000
 """Sessions that start within this time ask the clan for news once."""
 _TWICE_MS = 3_000
@@ -146,7 +149,8 @@ class _HostEvent:
         """Return the context of a session's start: at a resume, a clear and after a compaction, too.
 
         A resumed session has its first context, and gets what is new. After a compaction that context may be gone: it
-        gets all of it again, and what was new to it then is still new.
+        gets all of it again, and what was new to it then is still new; to the session after a clear, what was new to
+        the one that was cleared.
         """
         call, payload, began_ms = self._call, self._payload, local.now_ms()
         if call.event == "SessionStart" and payload.source != "compact":
@@ -154,25 +158,37 @@ class _HostEvent:
         if payload.has_transcript and payload.source == "resume":  # a fork begins with a copy of another transcript
             Transcript(self._notes, payload.transcript).pass_over()
         session = local.SessionNotes(call.root, call.session)  # a subagent is shown what was new to its session
-        since = next(map(str.split, session.of("since")), [])
+        since = next(map(str.split, session.of("since") or self._cleared(session)), [])
         seen = self._ready.seen()
         is_lost = since not in ([], seen) and payload.source not in ("startup", "resume")
         start = None if is_lost else self._ready.start()
         if start is None:
             with opened(call) as workspace:
-                start = self._make(workspace, since if is_lost else ())
+                lost = [call.session, *session.of("cleared")] if is_lost else []
+                start = self._make(workspace, since if is_lost else (), lost)
         # Checked last: of two calls at once each can answer, should the other one fail.
         if payload.session and not self._notes.is_first(f"start {payload.source or '-'}", began_ms, _TWICE_MS):
             return Reply()
-        if not since:
-            session.add(f"since {' '.join(seen)}")
+        if not session.of("since"):
+            session.add(f"since {' '.join(since or seen)}")
         holds_the_rest = payload.source == "resume" and bool(since)
         if not call.subagent:
+            self._folder.mark(_LAST, call.agent, word=call.session)
             self._ready.note_seen(start.mark if start.news else "")
-            self._ready.note_asked(() if holds_the_rest else start.asked)
         if call.event == "SessionStart" and self._may_ask():
             _start_process(call, AT_THE_START)
         return self._reply_at_start(start, holds_the_rest=holds_the_rest)
+
+    def _cleared(self, session: local.SessionNotes) -> list[str]:
+        """Note which sessions a clear made this one of; return what the agent had seen as the first of them started."""
+        if self._payload.source != "clear":
+            return []
+        word = self._folder.read(_LAST, self._call.agent, bytes_max=ID_CHARS_MAX).decode("ascii", "replace")
+        last = word.partition(" ")[0]
+        before = local.SessionNotes(self._call.root, last)
+        for each in (last, *before.of("cleared")):
+            session.add(f"cleared {each}")
+        return before.of("since")
 
     def _reply_at_start(self, start: Start, *, holds_the_rest: bool) -> Reply:
         """Return the context, or the part of it that a resumed session lacks, and the line for the person."""
@@ -184,11 +200,18 @@ class _HostEvent:
         if self._call.subagent:
             return reply
         reply.warning = self._fault
+        question = "" if holds_the_rest else self._ready.question(start, self._running, is_shown=True)
+        reply.context = "\n\n".join(filter(None, [text, question]))
         if source != "compact":
             reply.note = _note_of_given(shown, {*start.new_ids} & {*shown})
-            reply.context = "\n\n".join(filter(None, [text, self._memory_changed()]))
+            reply.context = "\n\n".join(filter(None, [reply.context, self._memory_changed()]))
             reply.warning = start.warning or ("" if reply.note else self._fault)
         return reply
+
+    def _running(self) -> set[str]:
+        """Return the corrections of other sessions that still run."""
+        idle_ms = _config(self._call).reflect.in_environment(os.environ).idle_ms
+        return self._folder.flagged_meanwhile(idle_ms, self._call.session)
 
     def _memory_changed(self) -> str:
         """Return that the agent's memory has changed since its last session started; "" where it has not."""
@@ -200,16 +223,16 @@ class _HostEvent:
             self._folder.mark(_MEMORY_SEEN, call.agent, word=now)
         return f"{name} changed since the last session." if before and before[0] != now else ""
 
-    def _make(self, workspace: "Workspace", seen: Sequence[str] = ()) -> Start:
+    def _make(self, workspace: "Workspace", seen: Sequence[str] = (), sessions: Sequence[str] = ()) -> Start:
         """Return the context of this session's start; the memory alone after a fault, or when the hook's time is up.
 
-        ``seen``: where its context is lost, what the agent had seen as this session started.
+        ``seen``: where its context is lost, what the agent had seen as it started; ``sessions``: it, and those before.
         """
         from fleet.app.starting import SessionStart
 
         start = SessionStart(workspace, self._call.agent)
         try:
-            return start.make(may_tidy=True, seen=seen, session=self._call.session if seen else "")
+            return start.make(may_tidy=True, seen=seen, sessions=sessions)
         except (Exception, TimeUpError) as why:  # noqa: BLE001 - a memory alone is better than nothing
             fault = f"this session starts with the memory alone: {explained(why)}"
             self._call.log(fault)
@@ -233,7 +256,7 @@ class _HostEvent:
 
         reply, prompt = self._flagging().on_prompt(self._payload), Prompt(self._payload.prompt)
         with self._call.guarded("that a person has spoken is not noted"):
-            if prompt.is_typed:
+            if prompt.is_typed or self._payload.prompt.lstrip().startswith(_TASK_ENDED):
                 self._attempts.note_change(self._call.thread)
         with self._call.guarded("what the clan knows was not shown"):
             (news, note), (about, more) = self._news(), self._lessons_for_prompt(prompt, Start.ids_in(reply.context))
@@ -266,7 +289,7 @@ class _HostEvent:
             return "", ""
         shown_ids = self._known() | {*named}
         hits = [hit for hit in relevant(_root(call), call.agent, text, _SEARCH_S) if hit.id not in shown_ids]
-        shown = [hit for hit in hits[:most] if self._notes.claim(f"lesson {hit.id}")]
+        shown = [hit for hit in hits[:most] if self._notes.claim(f"{self._kind('lesson')} {hit.id}")]
         if not shown:
             return "", ""
         from fleet.app import finding
@@ -276,14 +299,18 @@ class _HostEvent:
         return _framed(finding.rows(shown, local.now_ms(), remarks))
 
     def _known(self) -> set[str]:
-        """Return the ids of the lessons that this session has been shown at any moment."""
-        notes = (note.split() for note in self._notes.all())
-        return {id_ for kind, *ids in filter(None, notes) if kind in ("lesson", "seen") for id_ in ids}
+        """Return the ids of the lessons that this session has been shown, and has not lost to a compaction."""
+        notes, kinds = (note.split() for note in self._notes.all()), [self._kind("lesson"), self._kind("seen")]
+        return {id_ for kind, *ids in filter(None, notes) if kind in kinds for id_ in ids}
+
+    def _kind(self, word: str) -> str:
+        """Return the kind of the notes of lessons shown: a new one after each compaction, which loses them."""
+        return f"{word}{self._notes.all().count('start compact') or ''}"
 
     def _note_given(self, ids: Sequence[str]) -> None:
         """Note lessons that were shown: a prompt does not repeat them, but the step that one is about does."""
         if ids:
-            self._notes.add(f"seen {' '.join(ids)}")
+            self._notes.add(f"{self._kind('seen')} {' '.join(ids)}")
         _note_shown(self._call, ids)
 
     # --- tools --------------------------------------------------------------------------------------------------------
@@ -357,8 +384,9 @@ class _HostEvent:
 
     def _lessons_for_step(self, rows: list[list[str]]) -> tuple[str, str]:
         """Return the lessons that are due at this step, each once a session, and the line for the person."""
-        shown_ids = self._notes.of("lesson")
-        due = [each for each in self._due(rows, shown_ids) if self._notes.claim(f"lesson {each[0]}")]
+        kind = self._kind("lesson")
+        shown_ids = self._notes.of(kind)
+        due = [each for each in self._due(rows, shown_ids) if self._notes.claim(f"{kind} {each[0]}")]
         if not due:
             return "", ""
         _note_shown(self._call, [pattern for pattern, _ in due])
@@ -414,6 +442,8 @@ class _HostEvent:
         if not payload.command or not payload.has_ended or not payload.knows_end:
             for path in payload.paths if payload.tool in EDITING_TOOLS else ():
                 attempts.note_change(call.thread, path)
+            if payload.command:
+                attempts.note_unknown(call.thread, payload.command)
             return Reply()
         if not attempts.has_any(call.thread) and not payload.may_have_failed:
             return Reply()
@@ -453,6 +483,7 @@ class _HostEvent:
         return self._flagging().unstated() if any(each not in asked for each in self._notes.of("flag")) else ""
 
     def _session_end(self) -> Reply:
+        self._folder.mark(_LAST, self._call.agent, word=self._call.session)
         _start_process(self._call, AT_THE_END)  # a host waits 1.5 s then, and a sync may take longer
         return Reply()
 

@@ -60,11 +60,12 @@ class Flagging:
 
     def on_prompt(self, payload: Payload) -> Reply:
         """Log the objections in a prompt, before the next reply; return the question for their lessons."""
-        text, settings = screening.strip_injected(payload.prompt), self._settings()
+        typed, settings = prompts.Prompt(payload.prompt).text, self._settings()
+        text = screening.strip_injected(typed)
         signal, flags = detect(text, settings), list[_Detected]()
-        objected_to, read_to = self._objections(payload, payload.prompt)
+        objected_to, read_to = self._objections(payload, typed)
         for objection in objected_to:
-            is_prompt = objection.words == payload.prompt.strip()[: prompts.EVENT_CHARS_MAX]
+            is_prompt = objection.words == typed.strip()[: prompts.EVENT_CHARS_MAX]
             is_strong = not is_prompt or (signal is not None and signal.confidence == "strong")
             flags.append((objection, _flag_of(objection, "strong" if is_strong else "medium")))
             signal = None if is_prompt else signal  # the same words
@@ -98,7 +99,8 @@ class Flagging:
         """Return a warning for the person about words that could not be logged; the log has the error, too."""
         self._call.log(local.explained(why))
         reply = Reply()
-        reply.warning = f"fleet could not log what you said: {why}"
+        later = "say it again, or leave it to the reflection on this session"
+        reply.warning = f"fleet could not log what you said now: {later} ({why})"
         return reply
 
     def _settings(self) -> Any:

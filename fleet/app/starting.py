@@ -90,23 +90,25 @@ class SessionStart:
             self._workspace.state.put(started=self._workspace.wall())
         if session:
             self._ready.note_seen(start.mark if start.news else "")
-            self._ready.note_asked(start.asked)
             self._exposures.note(self._agent, session, start.ids, self._workspace.world.wall_ms())
-        return start.text
+        idle_ms = self._workspace.config.reflect.in_environment(os.environ).idle_ms
+        running = partial(LocalFolder(os.fspath(self._workspace.root)).flagged_meanwhile, idle_ms, session)
+        question = self._ready.question(start, running, is_shown=bool(session))
+        return "\n\n".join(filter(None, [start.text, question]))
 
     def cached(self) -> Start | None:
         """Return the cached text; None for none that is up to date with all that was written."""
         generation = str(self._workspace.patterns.generation)
         return self._ready.start() if self._ready.generation() == generation else None
 
-    def make(self, *, may_tidy: bool = False, seen: Sequence[str] = (), session: str = "") -> Start:
+    def make(self, *, may_tidy: bool = False, seen: Sequence[str] = (), sessions: Sequence[str] = ()) -> Start:
         """Return the text, made anew and cached. Lessons that the clan retired are not in it.
 
         ``may_tidy``: the logs may be counted first, and what the clan retired may be taken out of the memory.
         ``seen``: the generation from which on a lesson is new, and the ids of earlier news that had no room then; none:
             what the agent was shown last.
-        ``session``: whose earlier context is lost, after a compaction: what it was shown is new again. The text is not
-            cached then.
+        ``sessions``: whose contexts are lost, after a compaction or a clear: what they were shown is new again. The
+            text is not cached then.
         """
         workspace = self._workspace
         if may_tidy and not workspace.is_read_only:
@@ -118,10 +120,10 @@ class SessionStart:
         files, generation = self._ready.sums(), str(workspace.patterns.generation)
         since, *left = seen or self._ready.seen()
         delimiter, lessons = f"fleet-{workspace.world.entropy(8).hex()}", _Lessons(workspace, self._agent)
-        start, short = self._texts(delimiter, lessons, int(since), left, session)
+        start, short = self._texts(delimiter, lessons, int(since), left, sessions)
         start.generation, start.warning = generation, self._warning()
         Guards(workspace).make_ready()
-        if not session:
+        if not sessions:
             with suppress(DiskError):  # on a read-only disk it is made each time
                 _put(workspace, self._ready.start_file, start.rendered(delimiter, files))
                 remarks = Weighing(workspace).contradicted()
@@ -130,7 +132,7 @@ class SessionStart:
         return start
 
     def _texts(
-        self, delimiter: str, lessons: "_Lessons", since: int, left: Sequence[str], session: str
+        self, delimiter: str, lessons: "_Lessons", since: int, left: Sequence[str], sessions: Sequence[str]
     ) -> tuple[Start, Mapping[str, str]]:
         """Return the texts, and the short ids of the lessons in them and in the table of triggers."""
         workspace = self._workspace
@@ -139,13 +141,13 @@ class SessionStart:
         memory = self._with_notes(without_retired.render().decode("utf-8", "replace"))
         remembered = set(Start.ids_in(memory))  # each lesson is shown once
         opposed = workspace.patterns.some([*(lessons.contested - remembered)])
-        known = remembered | self._exposures.shown_to(self._agent, but=session)
+        known = remembered | self._exposures.shown_to(self._agent, but=sessions)
         news = [group.lesson for group in lessons.grouped(lessons.news(since, left, known))]
         left_out = remembered | lessons.contested | {each.id for each in news}
         groups = lessons.grouped(lessons.standing())
         standing = [group.lesson for group in groups if left_out.isdisjoint(group.ids)]
         entries, finders = _newest_fairly(workspace)
-        new_ids, asked = {*workspace.discoveries.changed(since), *left}, self._to_ask()
+        new_ids = {*workspace.discoveries.changed(since), *left}
         short = workspace.discoveries.short([each.id for each in entries])
         triggered = [each for each, _ in lessons.table]
         short |= finding.short(lessons.stores, [each.id for each in (*news, *standing, *triggered)])
@@ -160,7 +162,7 @@ class SessionStart:
             opposed=len({min(lessons.compared.of(each.id)) for each in opposed if each.is_listed}),
             discoveries=entries,
             fresh=new_ids,
-            waiting=() if workspace.is_of_version_1 else self._undecided(asked),  # its commands would fail
+            waiting=() if workspace.is_of_version_1 else self._undecided(),  # its commands would fail
             note=self._unasked(),
             rest_max=workspace.config.recall.start_chars,
             by=_authors(workspace, [*news, *standing]) | finders,
@@ -170,7 +172,8 @@ class SessionStart:
         news_text = render(memory="", news=news, patterns=(), discoveries=unseen, waiting=()) if news or unseen else ""
         shown = [*sorted(remembered), *(each.id for each in (*news, *standing) if short[each.id] in context)]
         start = Start(context, news_text, shown, [each.id for each in news if short[each.id] in news_text])
-        start.asked = asked
+        is_asked = not workspace.is_of_version_1
+        start.asked = CountedLog(workspace, self._agent).to_state(workspace.config.hook.ask_days) if is_asked else []
         new_here = [*(each.id for each in news), *(each.id for each in unseen)]
         start.left = [each for each in new_here if short[each] not in context]
         return start, short
@@ -226,16 +229,9 @@ class SessionStart:
         parts = [memory_md.hot(memory), notes and f"Notes:\n{notes}", people_text and f"Of people:\n{people_text}"]
         return "\n\n".join(filter(None, parts))
 
-    def _to_ask(self) -> list[str]:
-        """Return the ids of the corrections without a lesson; none unless one came since a start asked for them."""
-        waiting = CountedLog(self._workspace, self._agent).to_state(self._workspace.config.hook.ask_days)
-        return waiting if set(waiting) - self._ready.asked() else []
-
-    def _undecided(self, asked: Sequence[str]) -> list[str]:
-        """Return a line for each thing that waits for a decision, and one for the corrections without a lesson."""
+    def _undecided(self) -> list[str]:
+        """Return a line for each thing that waits for a decision."""
         workspace, agent, lines = self._workspace, self._agent, list[str]()
-        if asked:
-            lines.append(f"{counted(len(asked), 'correction')} without a lesson yet: fleet learn --waiting")
         now = workspace.wall()
         span = (f"{each[:19]}Z" for each in (now, clock.shifted(now, -_CHECK_MS)))
         lines += memory_md.Checks(workspace.files.read(workspace.home(agent) / memory_md.CHECKS)).due(*span)

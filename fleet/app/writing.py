@@ -29,7 +29,7 @@ from fleet.store import consent
 from fleet.store.lines import screened
 from fleet.store.runs import Draft, Edit, Field, Runs
 from fleet.store.workspace import Workspace
-from fleet.text import screening
+from fleet.text import dates, screening
 from fleet.text.prompts import Session
 
 SKILL_DAYS = 7
@@ -271,10 +271,12 @@ class Writing:
         # A known lesson keeps its own words: this session only says that it was met again.
         right, log = "" if planned.same else lesson.right, corrections.Corrections(workspace, self._agent)
         if planned.entry:
-            return log.state(planned.entry, Correction("", right, lesson.text), same=planned.same)
+            return log.state(planned.entry, Correction("", right, lesson.text), same=planned.same, is_own=True)
         source = f"session-end reflection, {lesson.by or 'self'} {planned.key}"
         correction = Correction(lesson.wrong, right, lesson.text, source=source)
-        return log.log(correction, session=self._session.id, same=planned.same)
+        met_at = next((each.at for each in self._session.events if each.line == lesson.line), "")
+        at_ms = dates.to_ms(met_at) or 0  # shown before the mistake, not before this reflection on it
+        return log.log(correction, session=self._session.id, same=planned.same, is_own=True, at_ms=at_ms)
 
     def _note_origin(self, ids: Sequence[str]) -> None:
         """Set the origin of the lessons that nobody stated before."""

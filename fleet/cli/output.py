@@ -187,7 +187,7 @@ class _Chosen(msgspec.Struct):
         Raises:
             NoError: there is none.
         """
-        if root := self._root_named():
+        if root := self.root_named():
             if not is_root(str(root)):
                 raise NoError(f"{root} is no fleet workspace: it has no {CONFIG}. Run `fleet init` there")
             return root
@@ -200,9 +200,10 @@ class _Chosen(msgspec.Struct):
 
     def root_to_be(self) -> Path:
         """Return the folder in which a command would make a workspace: a named one, the one around, or this one."""
-        return self._root_named() or Path(root_around(str(Path.cwd())) or Path.cwd())
+        return self.root_named() or Path(root_around(str(Path.cwd())) or Path.cwd())
 
-    def _root_named(self) -> Path | None:
+    def root_named(self) -> Path | None:
+        """Return the workspace that ``--dir`` or ``FLEET_DIR`` names, None for neither."""
         named = self.directory or os.environ.get("FLEET_DIR", "")
         return Path(os.path.expanduser(named)).absolute() if named else None  # noqa: PTH111 - `~nosuchuser` raises in pathlib
 

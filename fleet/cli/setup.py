@@ -82,6 +82,8 @@ def _init(
         why = git.refusal(root) or "no git repository around this folder has an origin: --remote URL"
         raise UsageError(f"{why}. Nothing was made")
     _check_author(root, author)
+    if not output.chosen.root_named():
+        _check_repository(root, remote)
     for about, question in setup.likely_typos(root, remote, branch).items():
         # A script that names another remote means it: the change is printed, and can be undone.
         output.confirm(question, yes=yes or (about == "remote" and not sys.stdin.isatty()))
@@ -124,6 +126,20 @@ def _check_author(root: Path, named: str) -> None:
         raise UsageError("git knows no user.name and user.email here: `git config` sets both. Nothing was made")
     if named not in ("", "git", "none") and not git.Author(identity=named).is_named:
         raise UsageError(f"{named[:80]!r} is no author: 'Name <address>', git or none. Nothing was made")
+
+
+def _check_repository(root: Path, remote: str) -> None:
+    """Raise ``UsageError`` where another remote is named below a workspace, in a git repository of its own."""
+    current, here = config.load(root / config.FILE_NAME).share.remote, Path.cwd()
+    if not remote or not current or Address.typed(remote).bare == current:
+        return
+    ours, around = (git.output(each, "rev-parse", "--git-common-dir") for each in (here, root))
+    if ours and (here / ours).resolve() != (root / around).resolve():
+        raise UsageError(
+            f"{here} is in a git repository of its own, and the workspace around it, {root}, shares through "
+            f"{Address(current).redacted}. Nothing was changed. With `--dir .` a workspace begins here, and "
+            f"`--dir {root}` names another remote for all that is there"
+        )
 
 
 def _another_home(root: Path, *, asks: bool) -> str:

@@ -184,6 +184,12 @@ class LocalFolder:
         now = now_ms()
         return [each for each in self.heard() if each.has_ended or now - each.at_ms >= idle_ms]
 
+    def flagged_meanwhile(self, idle_ms: float, but: str) -> set[str]:
+        """Return the ids of the signals of the sessions that go on, but for one."""
+        ended = {_file_of(but), *(each.session for each in self.due(idle_ms))}
+        running = [each.session for each in self.heard() if each.session not in ended]
+        return {id_ for session in running for id_ in SessionNotes(self._root, session).of("flag")}
+
     def forget_heard(self, session: str) -> None:
         """Forget a session: it was reflected on, or its transcript is gone."""
         if _file_of(session) in self.names(_HEARD):
@@ -198,7 +204,8 @@ class SessionNotes:
 
     ``.fleet/told/<session>``: a line is a time, a random word, and the note. A lost line costs a repetition. The notes:
     ``since`` what was seen as it starts, ``came`` has what a pull brought then, and ``news`` that it was shown;
-    ``seen`` and ``lesson`` ids were shown in a list, or for a prompt or a step; ``flag`` is a signal that was logged,
+    ``seen`` and ``lesson`` ids were shown in a list, or for a prompt or a step, each with the number of compactions
+    before, if any; ``cleared`` names a session whose news are new to this one, too; ``flag`` is a logged signal,
     ``heard`` the objection it was read from, ``red`` a build that failed so; ``stop`` and ``green`` asked for a lesson;
     ``use`` and ``used`` a lesson's command; ``call`` and ``start`` were answered; a transcript is ``read`` up to there.
     """

@@ -12,13 +12,14 @@ command within a streak. A command of which nobody can tell how it ended is neit
 changed since that failure. It is open when
 
 1. a file changed below the workspace or the working folder (``store.changes``), or a host reported an edit;
-2. another command succeeded that may have changed something outside: an install, a service started, a process killed;
-   or a tool of an MCP server was called that does more than look;
+2. another command succeeded that may have changed something outside: an install, a process killed; or it went into the
+   background, as a service does, or a task there ended; or a tool of an MCP server was called that does more than look;
 3. a person typed a prompt: who is there knows what changed elsewhere, or wants it run again;
 4. a mutation was declared, by ``fleet mutate`` or by hand, as a ``## MUTATION:`` block in a journal; that opens it for
    one more try, since the next failure is later than it.
 
 Another command is never stopped; one that sleeps before it looks is a poll, and is not, unless it builds or tests.
+So a sleep opens the doors of all but builds and tests, too: what was looked for may be there by then.
 """
 
 # ruff: noqa: PTH118
@@ -34,7 +35,7 @@ from fleet.store import changes, homes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # what `typing` says, without its milliseconds
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from typing import Any
 
     from fleet.store.config import Attempts
@@ -141,10 +142,10 @@ class _State:
             if session in ("", streak.session) or streak.session.startswith(subagents)
         ]
 
-    def open(self, session: str, but: str = "") -> None:
-        """Open the doors of a session, of all families but the one that was run."""
+    def open(self, session: str, but: Collection[str] = ()) -> None:
+        """Open the doors of a session, of all families but some."""
         for streak in self.of(session):
-            if streak.family != but:
+            if streak.family not in but:
                 for each in streak.tries.values():
                     each.is_open = True
 
@@ -275,7 +276,7 @@ class AttemptLog:
         """
         ran = _parsed_command(command)
         if not ran.is_read_only:
-            self._open(session, but=ran.family)
+            self._open(session, but=[ran.family])
 
     def note_change(self, session: str, path: str = "") -> None:
         """Note that a host reported what may have changed something: what failed before it may be tried once more.
@@ -285,8 +286,8 @@ class AttemptLog:
         if self.has_any(session) and not (path and changes.Changes(self._root).is_own(path)):
             self._open(session)
 
-    def _open(self, session: str, but: str = "") -> None:
-        if not all(streak.is_open for streak in self.state().of(session) if streak.family != but):
+    def _open(self, session: str, but: Collection[str] = ()) -> None:
+        if not all(streak.is_open for streak in self.state().of(session) if streak.family not in but):
             self._change(lambda state: state.open(session, but))
 
     def turned_green(self, session: str, command: str, cwd: str = "") -> str:
@@ -307,7 +308,7 @@ class AttemptLog:
         """Note that a command succeeded; return the declared mutations that it shows to have worked, to be recorded.
 
         Costs one read where nothing is open. It ends its family's streak, and opens the doors of other families unless
-        it only looked.
+        it only looked; a sleep opens those of all that neither builds nor tests.
         """
         if not self.has_any(session):
             return []
@@ -316,7 +317,10 @@ class AttemptLog:
         if (session, ran.family) in known.streaks or known.succeed(session, ran.family):
             won = self._change(lambda state: state.succeed(session, ran.family))
         if not ran.is_read_only:
-            self._open(session, but=ran.family)
+            self._open(session, but=[ran.family])
+        elif ran.waits:
+            builds, families = self.settings().builds, [streak.family for streak in known.of(session)]
+            self._open(session, but=[each for each in families if _parsed_command(each).is_build(builds)])
         return won
 
     def note_declared(self, mutation: Event) -> None:

@@ -115,16 +115,19 @@ class Corrections:
 
         return Signals(self._workspace.files, self._agent, self._workspace.wall)
 
-    def log(self, correction: Correction, *, session: str = "", same: str = "", is_own: bool = False) -> LogResult:
+    def log(
+        self, correction: Correction, *, session: str = "", same: str = "", is_own: bool = False, at_ms: int = -1
+    ) -> LogResult:
         """Log one correction.
 
         ``same``: id of an existing pattern that this is another occurrence of; ``NoError`` where there is none.
         ``is_own``: the agent itself reports it: if it was shown the lesson before, this is an echo or a relapse.
+        ``at_ms``: the time of the mistake, milliseconds since 1970; -1: now.
         """
         entry, secrets = _screened(correction)
         target = self._target(entry.pattern, same)
-        now_ms = self._workspace.world.wall_ms()
-        was_shown = is_own and self._workspace.state.was_shown(self._agent, target.members, now_ms)
+        when_ms = at_ms if at_ms >= 0 else self._workspace.world.wall_ms()
+        was_shown = is_own and self._workspace.state.was_shown(self._agent, target.members, when_ms)
         shown = target.lesson if was_shown else None
         is_logged = is_own and self._is_of_logged_mutation(entry.source)
         if is_logged or _is_echo(entry, *((shown.text, shown.correct) if shown is not None else ("", ""))):

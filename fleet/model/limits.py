@@ -23,7 +23,7 @@ SIGNAL_WINDOW_CHARS = 8 * 1024  # of the output, screened before it is cut
 
 PAGE_LESSONS_MAX = 500
 ON_CHARS_MAX = 120
-START_CHARS_MAX = 8_800  # of a session's start: an event adds a sentence, a reply has 9,000, and hosts cut at 10,000
+START_CHARS_MAX = 8_800  # of a session's start: an event adds two sentences, a reply has 9,000, and hosts cut at 10,000
 START_REST_CHARS_MAX = 4_000  # of all but the memory
 HOT_CHARS_MAX = 4_000
 

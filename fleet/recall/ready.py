@@ -17,7 +17,7 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from fleet.store import homes
 from fleet.store.changes import Changes
@@ -42,7 +42,7 @@ class Start:
         generation: of the records in it; "" where they were not read.
         left: ids of the news that are not in the text.
         warning: what is wrong with this workspace, for the person; "" for nothing.
-        asked: ids of the corrections for whose lessons it asks.
+        asked: ids of the corrections without a lesson, which a line behind it may name.
     """
 
     def __init__(
@@ -131,10 +131,17 @@ class Ready:
         """Return the ids of the corrections for whose lessons a start has asked the agent."""
         return set(self._own(self._asked_file, _TABLE_BYTES_MAX).decode("ascii", "replace").split())
 
-    def note_asked(self, ids: Sequence[str]) -> None:
-        """Record the corrections for whose lessons a start asked; nothing is written if it asked for none."""
-        if ids:
-            self._note(self._asked_file, "\n".join(ids))
+    def question(self, start: Start, running: Callable[[], Collection[str]], *, is_shown: bool) -> str:
+        """Return the line about the corrections without a lesson, each once; "" for none.
+
+        ``running``: returns those of sessions that go on, which are theirs to state. ``is_shown``: it is recorded.
+        """
+        asked = self.asked()
+        if not (new := {*start.asked} - asked) or not (new := new.difference(running())):
+            return ""
+        if is_shown:
+            self._note(self._asked_file, "\n".join(asked.intersection(start.asked) | new))
+        return f"{len(new):,} correction{'' if len(new) == 1 else 's'} without a lesson yet: fleet learn --waiting"
 
     def _note(self, name: str, text: str) -> None:
         path = os.path.join(self._root, name)
@@ -198,7 +205,7 @@ class Ready:
         agent = self._agent
         home = f"{homes.Homes(self._root).current()}/{agent}"
         sums = {".fleet/ready/here": Changes(self._root).mark()}
-        marks = f".fleet/promotion/{agent}.json", f".fleet/attempts/{agent}.won", self.seen_file, self._asked_file
+        marks = f".fleet/promotion/{agent}.json", f".fleet/attempts/{agent}.won", self.seen_file
         for path in (*_FILES, *(f"{home}/{name}" for name in _OWN_FILES), *marks):
             data = homes.read(os.path.join(self._root, path), _BYTES_MAX, follows=True)
             sums[path] = f"{len(data)}-{zlib.crc32(data):08x}" if data else ""

@@ -10,6 +10,7 @@ months old are merged, not across the lesson's promotion: where one that comes l
 before it is unknown.
 """
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -74,11 +75,14 @@ class Exposures:
             exposures[pattern] = Exposure(sofar.shown + number, both, uncounted)
         return exposures
 
-    def shown_to(self, agent: str, *, but: str = "") -> set[str]:
-        """Return the ids of the lessons shown to this agent here, but for those shown in one session, as in others."""
-        query = "SELECT pattern FROM exposure WHERE agent = ?1"
-        query = f"{query} EXCEPT {query} AND session = ?2 AND session != ''"
-        return {row[0] for row in _rows(self._state, query, agent, but[:_SESSION_CHARS_MAX])}
+    def shown_to(self, agent: str, *, but: Iterable[str] = ()) -> set[str]:
+        """Return the ids of the lessons shown to this agent here, but for those that one of some sessions was shown."""
+        query = (
+            "SELECT pattern FROM exposure WHERE agent = ?1 EXCEPT SELECT pattern FROM exposure WHERE agent = ?1"
+            " AND session IN (SELECT value FROM json_each(?2)) AND session != ''"
+        )
+        named = json.dumps([each[:_SESSION_CHARS_MAX] for each in but])
+        return {row[0] for row in _rows(self._state, query, agent, named)}
 
     def last_ms(self) -> int:
         """Return the time of the last showing here, milliseconds since 1970; 0 for none."""

@@ -72,12 +72,16 @@ def trigger(explicit: str, text: str, correct: str = "", wrong: str = "", *, ste
     """Return the trigger of a lesson: the given one, else one derived from its words; "" for neither.
 
     It is the wrong step: that of ``wrong``, or the one that the words warn of, without any that the right way takes,
-    too, if others are left; where there is none, all steps in the words. ``step`` was refused or failed: it is added.
+    too, if others are left; where there is none, all steps in the words, but for the right way of words that warn of
+    something else. ``step`` was refused or failed: it is added.
     """
     if explicit or not _may_have_step(text, correct, wrong):
         return explicit or step
     warned = _warned(text, correct, wrong)
-    derived = _listed(_without_right(warned, text, correct) or warned or _all_steps(text, correct))
+    # Of a warning without a known step, the right way would name the wrong one.
+    warns = not warned and any(True for part in (text, correct) for _ in _warnings(part[:_CHARS_MAX]))
+    right = "" if warns else correct
+    derived = _listed(_without_right(warned, text, correct) or warned or _all_steps(text, right))
     return ", ".join(filter(None, (derived, step)))
 
 

@@ -17,6 +17,7 @@ _PIECE_CHARS = 16 * 1024
 _UNSPACED_FROM = 0x2E80  # scripts from here on are written without spaces
 _HIDDEN = "·"
 _TAG = r"<((?=[^\W\d_])[\w-]+)(?:\s[^>]{0,1000}+)?>"
+_IMAGE = "[Image #"
 _BLOCKS_MAX = 100
 """Greatest number of ``<name>...</name>`` blocks in one message: each costs a search of its own."""
 _QUOTE_CHARS_MAX = 600
@@ -46,7 +47,8 @@ class Event:
     def __init__(
         self, kind: str, name: str = "", text: str = "", *, tool: str = "", about: str = "", is_ok: bool = True
     ) -> None:
-        self.kind, self.id, self.text, self.tool, self.about, self.is_ok = kind, name, text, tool, about, is_ok
+        self.kind, self.id, self.tool, self.about, self.is_ok = kind, name, tool, about, is_ok
+        self.text = _without_images(text) if kind in ("prompt", "refused") else text
         self.at, self.offset, self.line = "", 0, 0
 
     @property
@@ -105,7 +107,7 @@ class Prompt:
     """Message as a host gives it."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.text = _without_images(text)
 
     def might_signal(self) -> bool:
         """Return whether ``signals.detect`` could return a signal with the default phrases; in doubt, True.
@@ -171,6 +173,18 @@ def _agent_name(text: str) -> str:
     """Return the valid agent's name closest to a given one."""
     name = re.sub("[^a-z0-9_]+", "-", text.strip().lower()[:200])
     return name.strip("-_")[:_NAME_CHARS_MAX] or "agent"
+
+
+def _without_images(text: str) -> str:
+    """Return a message without the marks of pasted images in it, ``[Image #1]``; one of marks alone as it is."""
+    if _IMAGE not in text:
+        return text
+    first, *others = text.split(_IMAGE)
+    pieces = [first]
+    for other in others:
+        number, end, rest = other.partition("]")
+        pieces.append(rest.removeprefix(" ") if end and number.isdigit() else f"{_IMAGE}{other}")
+    return "".join(pieces).strip() or text
 
 
 def _cut(message: str) -> str:

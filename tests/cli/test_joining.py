@@ -464,3 +464,29 @@ def test_a_question_in_the_middle_of_work_is_not_painted_over_by_its_bar(shell: 
     assert before.count(SHOW_CURSOR) == before.count(HIDE_CURSOR), "no bar is there when the question is asked"
     assert "\x1b[2K" not in shown[until:], "and does not come back over it"
     assert question in on_a_terminal(shell, "w", [(question, "y")], *more, command=command, term="xterm")
+
+
+def test_another_remote_in_a_nested_repository_is_refused_with_the_two_ways(shell: Shell, tmp_path):
+    project(shell, "tank")
+    shell.run("tank", "init", "--agent", "tank", "--remote", "origin")
+    settings = (shell.folder / "tank/fleet.toml").read_bytes()
+    nested = shell.folder / "tank/vendor/other"
+    nested.mkdir(parents=True)
+    shell.git("init", "--quiet", where="tank/vendor/other")
+    shell.git("worktree", "add", "-q", "aside", where="tank")
+    other = ("--remote", str(tmp_path / "other.git"))
+    shell.git("init", "--quiet", "--bare", str(tmp_path / "other.git"))
+    refused = shell.run("tank/vendor/other", "init", "--agent", "bob", *other, "--yes", expect=2).stderr
+    assert str(nested) in refused
+    assert "With `--dir .` a workspace begins here" in refused
+    assert f"`--dir {shell.folder / 'tank'}` names another remote for all that is there" in " ".join(refused.split())
+    assert (shell.folder / "tank/fleet.toml").read_bytes() == settings
+    assert not (nested / "fleet.toml").exists()
+    shell.run("tank/vendor/other", "init", "--agent", "bob", "--remote", str(shell.remote))  # the same one: it joins
+    shell.run("tank/aside", "init", *other)  # a worktree is of the same repository
+    assert (shell.folder / "tank/fleet.toml").read_bytes() != settings
+    shell.run("tank", "undo")
+    shell.run("tank/vendor/other", "init", "--dir", str(shell.folder / "tank"), *other)
+    assert (shell.folder / "tank/fleet.toml").read_bytes() != settings
+    shell.run("tank/vendor/other", "init", "--dir", ".", "--agent", "bob", *other)
+    assert (nested / "fleet.toml").exists()

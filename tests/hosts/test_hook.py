@@ -163,6 +163,21 @@ def test_after_a_compaction_what_was_new_at_the_start_is_shown_again(place):
     assert "- Use awk" not in place.context("SessionStart", {"source": "startup", "session_id": "another"})
 
 
+def test_after_a_clear_the_news_of_the_session_that_it_cleared_are_shown_again(place):
+    def news(source: str, session: str) -> bool:
+        return "- Use awk" in place.context("SessionStart", {"source": source, "session_id": session})
+
+    lesson(place, "Use awk for user input")
+    assert news("startup", "first")
+    assert not news("startup", "another")  # beside it
+    place.hook("SessionEnd", {"session_id": "first", "reason": "clear"})
+    assert news("clear", "second")
+    assert news("clear", "third")  # of a host that tells of no end
+    assert news("compact", "third")
+    assert not news("startup", "fourth")
+    assert not news("clear", "fifth")
+
+
 def test_what_was_shown_at_the_start_is_noted(place):
     done = place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Use awk for user input", "--json")
     place.context("SessionStart", {"source": "startup"})
@@ -344,6 +359,21 @@ def test_the_same_words_twice_are_one_signal_and_other_words_at_once_another(pla
     assert place.entries().count("## ") == 1
     assert "fleet learn c-" in place.context("UserPromptSubmit", {"prompt": "That's wrong, the port is 8080."})
     assert place.entries().count("## ") == 2
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "[Image #1] {}",
+        "{} [Image #1]",
+        "[Image #1] [Image #12]\n{}",
+        "no, [Image #2] that's wrong: use pnpm [Image #3]",
+    ],
+)
+def test_a_correction_beside_pasted_images_is_heard_without_their_marks(place, prompt):
+    place.hook("UserPromptSubmit", {"prompt": prompt.format("no, that's wrong: use pnpm")})
+    assert "** no, that's wrong: use pnpm\n" in place.entries()
+    assert "[Image" not in place.entries()
 
 
 @pytest.mark.parametrize("spelled", ["don't", "dont", "don’t", "DONT"])
@@ -542,7 +572,8 @@ def clan(place, tmp_path) -> None:
     place.fleet("sync", "--dir", str(other))
 
 
-def test_what_a_sessions_start_pulls_is_shown_at_its_first_prompt(place, tmp_path):
+@pytest.mark.parametrize("prompt", ["let us begin with the parser", "bundle it"])
+def test_what_a_sessions_start_pulls_is_shown_at_its_first_prompt(place, tmp_path, prompt):
     clan(place, tmp_path)
     assert "velma" not in place.context("SessionStart", {"source": "startup"})
     told, until = local.SessionNotes(str(place.folder), SESSION), time.monotonic() + 60
@@ -550,7 +581,7 @@ def test_what_a_sessions_start_pulls_is_shown_at_its_first_prompt(place, tmp_pat
         time.sleep(0.1)
     while ready.Ready(str(place.folder), "tank").start() is None and time.monotonic() < until:
         time.sleep(0.1)
-    answer = json.loads(place.hook("UserPromptSubmit", {"prompt": "let us begin with the parser"}).stdout)
+    answer = json.loads(place.hook("UserPromptSubmit", {"prompt": prompt}).stdout)
     shown = answer["hookSpecificOutput"]["additionalContext"]
     assert answer["systemMessage"] == "fleet gave this session 1 lesson, 1 new"
     assert "New since your last session:" in shown
@@ -634,6 +665,11 @@ def test_a_lesson_is_shown_at_the_script_or_the_program_that_it_names(place, les
     assert lesson in place.context("PreToolUse", bash(command))
 
 
+def test_a_lesson_that_warns_of_a_command_nobody_knows_is_not_shown_at_the_right_one(place):
+    place.fleet("correct", "--wrong", "w", "--right", "vite build", "--pattern", "Build with vite here, never webpack")
+    assert place.context("PreToolUse", bash("vite build")) == ""
+
+
 def is_stopped_after(place, event: str, payload: dict) -> bool:
     """Tell whether a fourth try is stopped after this, and see that another failure shuts the door once more."""
     for _ in range(3):
@@ -654,12 +690,37 @@ def test_what_a_person_types_opens_the_door_for_one_more_try(place, words):
 @pytest.mark.parametrize(
     "words",
     [
-        "<task-notification>\n<status>completed</status>\nrun it again\n</task-notification>",
+        "[SYSTEM NOTIFICATION] run make test again",
         '<teammate-message teammate_id="tank">run make test again</teammate-message>',
     ],
 )
 def test_what_a_host_or_another_agent_writes_opens_no_door(place, words):
     assert is_stopped_after(place, "UserPromptSubmit", {"prompt": words})
+
+
+def test_a_task_that_ended_in_the_background_opens_the_door_for_one_more_try(place):
+    told = "<task-notification>\n<status>completed</status>\n</task-notification>"
+    assert not is_stopped_after(place, "UserPromptSubmit", {"prompt": told})
+
+
+@pytest.mark.parametrize(
+    ("tried", "given", "is_stopped"),
+    [
+        ("curl -sf localhost:3000", {"command": "npm run dev", "run_in_background": True}, False),
+        ("curl -sf localhost:3000", {"command": "sleep 30"}, False),
+        ("curl -sf localhost:3000", {"command": "cat app.log", "run_in_background": True}, True),
+        ("make test", {"command": "npm run dev", "run_in_background": True}, False),
+        ("make test", {"command": "sleep 30"}, True),
+    ],
+)
+def test_what_was_started_in_the_background_opens_doors_and_a_sleep_those_of_probes(place, tried, given, is_stopped):
+    for _ in range(3):
+        place.hook("PostToolUseFailure", failed(tried))
+    assert refused(place.hook("PreToolUse", bash(tried)))
+    place.hook("PostToolUse", printed("", "", tool_input=given))
+    assert refused(place.hook("PreToolUse", bash(tried))) == is_stopped
+    place.hook("PostToolUseFailure", failed(tried))
+    assert refused(place.hook("PreToolUse", bash(tried)))
 
 
 @pytest.mark.parametrize("tool", ["mcp__db__execute", "mcp__docker__container-start", "mcp__jira__updateIssue"])
@@ -864,7 +925,7 @@ def test_which_commands_are_builds_is_configurable(place):
 
 
 def printed(command: str, said: str, **more: object) -> dict:
-    return bash(command, tool_response={"stdout": said, "stderr": "", "interrupted": False}, **more)
+    return {**bash(command), "tool_response": {"stdout": said, "stderr": "", "interrupted": False}, **more}
 
 
 def test_a_failed_build_is_asked_about_once_when_the_same_command_succeeds(place):
@@ -902,12 +963,29 @@ def test_a_start_asks_for_a_lesson_once_and_again_only_when_another_correction_w
     place.hook("UserPromptSubmit", {"prompt": "Stop, that is wrong, never edit generated files!"})
     assert asked("n2", "resume") == []  # it gets the news alone
     place.hook("SubagentStart", {"session_id": "n2", "agent_id": "a1"})
-    assert [asked(f"m{number}") for number in range(2)] == [["2 corrections without a lesson yet"], []]
+    assert [asked(f"m{number}") for number in range(2)] == [["1 correction without a lesson yet"], []]
     waiting = json.loads(place.fleet("learn", "--waiting", "--json").stdout)["waiting"]
     place.fleet("learn", waiting[0]["id"], "--pattern", "Use pnpm and never npm")
     assert asked("m2") == []
     place.hook("UserPromptSubmit", {"prompt": "No, that is wrong again, use tabs here!"})
-    assert asked("m3") == ["2 corrections without a lesson yet"]
+    assert asked("m3") == ["1 correction without a lesson yet"]
+
+
+def test_a_start_asks_for_no_lesson_of_a_session_that_still_runs_nor_does_a_subagents(place):
+    def asked(session: str, event: str = "SessionStart", **more: str) -> bool:
+        told = {"session_id": session, "transcript_path": str(place.home / f"{session}.jsonl"), **more}
+        return "without a lesson yet" in place.context(event, told)
+
+    assert not asked("first")
+    asked("first", "UserPromptSubmit", prompt="No, dont use npm here, use pnpm! That is wrong!")
+    assert not asked("second")
+    assert not asked("second", "SubagentStart", agent_id="a1")
+    assert "without a lesson yet" not in place.fleet("start").stdout
+    place.hook("SessionEnd", {"session_id": "first", "transcript_path": str(place.home / "first.jsonl")})
+    assert not asked("third", "SubagentStart", agent_id="a2")
+    assert "1 correction without a lesson yet" in place.fleet("start").stdout
+    assert asked("fourth")
+    assert not asked("fifth")
 
 
 @pytest.mark.parametrize("mask", [" 2>&1 | tail -20", "; echo done", " || true", " | grep -v DEBUG"])
@@ -983,6 +1061,17 @@ def test_a_lesson_with_a_trigger_is_shown_before_the_command_once_a_session(plac
     assert place.context("PreToolUse", bash("git push")) == ""
     assert "Pull before" in place.context("PreToolUse", bash("git push", session_id="another"))
     assert showings(place) == {"p-1111111111111111": 2}
+
+
+def test_after_a_compaction_a_step_and_a_prompt_show_their_lessons_once_more(knowing):
+    lesson(knowing, "Pull before `git push`")
+    knowing.context("SessionStart", {"source": "startup", "session_id": "another"})
+    for source in ("startup", "compact", "compact"):
+        assert ABOUT not in knowing.context("SessionStart", {"source": source})
+        pushed = [knowing.context("PreToolUse", bash("git push")) for _ in range(2)]
+        assert ["Pull before" in each for each in pushed] == [True, False], source
+        asked = [knowing.context("UserPromptSubmit", {"prompt": ASKED}) for _ in range(2)]
+        assert [ABOUT in each for each in asked] == [True, False], source
 
 
 def test_a_lesson_that_was_seen_once_is_shown_before_the_command_that_it_names(place):

@@ -1,5 +1,6 @@
 """What the person sees beside the agent: one short line for what was logged, counted, promoted, shown or stopped."""
 
+import fcntl
 import json
 import re
 import subprocess
@@ -166,6 +167,16 @@ def test_a_person_who_wants_no_line_is_warned_of_what_is_not_logged(place):
     (place.folder / ".fleet/fired").rename(place.folder / ".fleet/was")
     (place.folder / ".fleet/fired").write_text("")  # as on a read-only mount
     assert _line(place, "SessionStart", source="startup").startswith("fleet cannot write in .fleet here")
+
+
+def test_where_another_process_holds_the_log_the_person_hears_what_becomes_of_the_words(place):
+    prompt = "No, that's wrong, you should always use fd and never find"
+    assert "fleet logged" in _line(place, "UserPromptSubmit", prompt=prompt)
+    with (place.folder / ".fleet/locks/log-tank.lock").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        line = _line(place, "UserPromptSubmit", prompt=f"{prompt}, please")
+    assert "say it again, or leave it to the reflection on this session" in line
+    assert line.endswith("nothing is lost)")
 
 
 def test_the_agent_and_the_person_read_the_whole_prompt_and_not_its_question_alone(place):

@@ -243,3 +243,21 @@ def test_a_session_must_be_named(place):
     for none in ("soon", "-1d", "0", "nan"):
         place.fleet("reflect", "--all-since", none, expect=2)
     place.fleet("reflect", "--all-since", "9d", "--transcript", "/nowhere", expect=2)
+
+
+@pytest.mark.parametrize(("is_heard", "is_before", "relapsed"), [(True, False, 1), (False, False, 1), (False, True, 0)])
+def test_a_lesson_that_was_shown_before_the_mistake_relapsed_where_the_sessions_end_states_it(
+    place, is_heard, is_before, relapsed
+):
+    words = "that's wrong again: the port must be 8080, never 80."
+    correct = ("correct", "--wrong", "w", "--right", "r", "--pattern", words, "--json")
+    known = json.loads(place.fleet(*correct).stdout)["id"]
+    assert words in place.context("SessionStart", {"source": "startup"})
+    later = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60))
+    talk = Talk(place.home / f".claude/projects/x/{SESSION}.jsonl", SESSION).says("start the server").runs("serve")
+    talk.says(words, timestamp="2026-05-09T10:00:00.000Z" if is_before else later)
+    if is_heard:
+        place.hook("UserPromptSubmit", {"prompt": words})
+    place.fleet("reflect", "--transcript", str(talk.path))
+    found = json.loads(place.fleet("show", known, "--json").stdout)
+    assert (found["seen"], found.get("relapsed", 0)) == (2, relapsed)

@@ -92,7 +92,6 @@ def test_it_is_what_was_made_under_another_delimiter(workspace):
         ".fleet/promotion/velma.json",
         ".fleet/attempts/velma.won",
         ".fleet/seen/velma",
-        ".fleet/seen/velma.asked",
         ".git/HEAD",
     ],
 )

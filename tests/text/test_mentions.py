@@ -118,6 +118,20 @@ def test_the_step_that_went_wrong_is_the_trigger_and_the_right_way_only_where_no
     assert triggers.parse(found)
 
 
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("Build with vite here, never webpack", "vite build"),
+        ("Format with ruff, never black", "ruff format"),
+        ("Use bun, not node", "bun run"),
+        ("Never force-push; open a pull request", "gh pr create"),
+        ("Run scripts with tsx", "tsx x.ts, not ts-node"),
+    ],
+)
+def test_where_words_warn_of_what_is_no_known_step_the_right_way_is_no_trigger(text, right):
+    assert trigger("", text, right) == ""
+
+
 @pytest.mark.parametrize("wrong", ["npm install", "Ran `npm install`", "I used npm install --save and it made a lock"])
 def test_the_command_of_what_went_wrong_is_the_trigger(wrong):
     assert trigger("", "Use pnpm here", "pnpm install", wrong).startswith("Bash:npm install*")
