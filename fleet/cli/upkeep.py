@@ -271,15 +271,12 @@ def _status() -> None:
     """Show the state of this workspace: outgoing lines, pending decisions, quarantine, replicas of the clan."""
     with output.acting(or_guest=True) as (workspace, who):
         status = doctor.status(workspace, who)
-        output.show(
-            status,
-            _status_rows(status, workspace.doubt, workspace.sync_command, is_read=workspace.config.is_read),
-        )
+        output.show(status, _status_rows(status, workspace.doubt, is_read=workspace.config.is_read))
 
 
-def _status_rows(status: dict[str, Any], doubt: str, sync: str, *, is_read: bool) -> Iterator[output.Row]:
+def _status_rows(status: dict[str, Any], doubt: str, *, is_read: bool) -> Iterator[output.Row]:
     sections = (
-        *_sections(status, doubt, sync, is_read=is_read),
+        *_sections(status, doubt, is_read=is_read),
         *_decisions(status),
         *_left_out(status),
         _replicas(status),
@@ -289,7 +286,7 @@ def _status_rows(status: dict[str, Any], doubt: str, sync: str, *, is_read: bool
             yield (f"{'' if index else label:<{_LABEL}}", "bold"), (line, "")
 
 
-def _sections(status: dict[str, Any], doubt: str, sync: str, *, is_read: bool) -> Iterator[tuple[str, ...]]:
+def _sections(status: dict[str, Any], doubt: str, *, is_read: bool) -> Iterator[tuple[str, ...]]:
     """Yield a label and its lines; an empty line is not shown."""
     replica = f" ({status['replica']})" if status["replica"] else ""
     yield "workspace", status["workspace"]
@@ -298,7 +295,7 @@ def _sections(status: dict[str, Any], doubt: str, sync: str, *, is_read: bool) -
     remote = f"{status['remote']}, branch {status['branch']}" if status["remote"] else ""
     unknown = "none named; works offline" if is_read else f"{CONFIG} cannot be read, and may name one"
     yield "remote", remote or unknown
-    yield "last sync", output.when(status["last_sync"]) or _no_sync(status, sync)
+    yield "last sync", output.when(status["last_sync"]) or _no_sync(status)
     yield "failed", status["sync_failed"]
     yield "stale", status["stale"]
     yield "paused", status["paused"] and f"{status['paused']}: nothing is shared"
@@ -367,12 +364,12 @@ def _first(rows: list[str]) -> list[str]:
     return [*rows[:_SHOWN], f"and {more:,} more: --json names them" if more > 0 else ""]
 
 
-def _no_sync(status: dict[str, Any], sync: str) -> str:
+def _no_sync(status: dict[str, Any]) -> str:
     """Return why there was no sync yet: an empty clan and one that was never asked look alike."""
     if status["fetched"]:
         return f"never; fetched {output.when(status['fetched'])}, and nothing was sent"
     first = "`fleet init --agent NAME`, then " if status["agent"] == GUEST else ""
-    asks = f"never: what the clan knows is not here yet; {first}`{sync}` asks"
+    asks = f"never: what the clan knows is not here yet; {first}`fleet sync` asks"
     return asks if status["remote"] else "never"
 
 
