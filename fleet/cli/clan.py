@@ -48,7 +48,7 @@ def _synced(workspace: Workspace, agent: str, *, yes: bool, compact: bool = Fals
     except ConsentNeededError as needed:
         if not output.can_ask():
             raise
-        if not output.is_agreed(f"Share this clan's lessons with {needed.shown} ({needed.origin})?"):
+        if not output.is_agreed(f"Share this clan's {needed.lessons} with {needed.shown} ({needed.origin})?"):
             raise UsageError("nothing was sent. Name another remote with `fleet init --remote URL`") from needed
     return _synced(workspace, agent, yes=True, compact=compact)
 

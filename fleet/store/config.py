@@ -47,6 +47,11 @@ class _Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     wait_s: Annotated[float, msgspec.Meta(gt=0, le=_DAY_S)] = 60.0
     stale_days: Annotated[int, msgspec.Meta(ge=0, le=_DAYS_MAX)] = 14
 
+    @property
+    def lessons(self) -> str:
+        """What a yes to the remote shares, in words: lessons, and the fields that are named besides."""
+        return f"lessons, and {' and '.join(self.fields)} of each correction," if self.fields else "lessons"
+
     def consented(self, url: str) -> str:
         """Return the text of a yes to a remote: its address, and the branch if it is not the default."""
         return url if self.branch == _Share().branch else f"{url} {self.branch}"
