@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
+from fleet import is_yes
 from fleet.model import limits
 from fleet.model.errors import UsageError
 from fleet.store import homes
@@ -230,13 +231,12 @@ class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     def in_environment(self, environment: Mapping[str, str]) -> "Reflect":
         """Return the settings with those of the environment in their place; an absurd value there is ignored."""
-        is_off = environment.get("REFLECTION_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
         return msgspec.structs.replace(
             self,
             max_usd=_amount(environment.get("REFLECTION_MAX_BUDGET_USD", ""), self.max_usd),
             daily_usd=_amount(environment.get("REFLECTION_DAILY_CAP_USD", ""), self.daily_usd),
             idle_min=_amount(environment.get("REFLECTION_IDLE_MIN", ""), self.idle_min),
-            off=is_off or self.off,
+            off=is_yes(environment.get("REFLECTION_DISABLED", "")) or self.off,
         )
 
     @staticmethod
