@@ -192,7 +192,7 @@ def _silent(workspace: Workspace, last: dict[str, int]) -> list[str]:
 def _next(state: dict[str, Any]) -> tuple[str, str]:
     """Return the command to run next, and why; "" for none."""
     waits, silent = state["waits"], " ".join(state["silent"])
-    sync, can_sync = "fleet sync" if state["agreed"] else "fleet sync --yes", not state["paused"]
+    can_sync = not state["paused"]
     left_out = waits["contradictions"] or waits["left_out"]
     has_hooks = state["hooks"]["event"] or state["hooks"]["installed"]
     steps = (
@@ -201,8 +201,8 @@ def _next(state: dict[str, Any]) -> tuple[str, str]:
         (left_out, "fleet review", "lessons contradict each other, or were left out"),
         (waits["to_state"], "fleet learn --waiting", "corrections without a lesson are not counted"),
         (waits["pairs"], "fleet review", "lessons may say the same"),
-        (can_sync and "sync" in silent, sync, "exchanges lessons with the clan"),
-        (can_sync and waits["lines"] and not waits["sent_by"], sync, "sends what was logged here to the clan"),
+        (can_sync and "sync" in silent, "fleet sync", "exchanges lessons with the clan"),
+        (can_sync and waits["lines"] and not waits["sent_by"], "fleet sync", "sends what was logged here to the clan"),
         (not has_hooks, "fleet install claude-code", "the loop runs by itself, from the next session on"),
         (not state["known"]["lessons"], LOG_A_CORRECTION, "logs the first lesson"),
         (not state["remote"], "fleet init --remote URL", "shares the lessons with the clan"),

@@ -49,15 +49,17 @@ _LOGIN = "login:"
 
 
 class ConsentNeededError(UsageError):
-    """Error: nobody on this machine has agreed to the remote, shown without credentials, and named in ``origin``."""
+    """Error: nobody on this machine has agreed to the remote, shown without credentials, and named in ``origin``.
 
-    def __init__(self, shown: str, origin: str) -> None:
+    ``lessons``: what would be shared there, in words.
+    """
+
+    def __init__(self, lessons: str, shown: str, origin: str) -> None:
         super().__init__(
-            f"this clan's lessons would go to {shown} ({origin}), and nobody has agreed to that on this machine. "
+            f"this clan's {lessons} would go to {shown} ({origin}), and nobody has agreed to that on this machine. "
             "Nothing was sent. Run `fleet sync --yes`, or name the remote: `fleet init --remote URL`"
         )
-        self.shown = shown
-        self.origin = origin
+        self.lessons, self.shown, self.origin = lessons, shown, origin
 
 
 class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -503,7 +505,8 @@ class Membership:
         if not self._state.agrees(consent.REMOTE, share.consented(address.bare)):
             if not yes:
                 by_file, by_git = "named in fleet.toml, perhaps by somebody else", "the origin of the repository around"
-                raise ConsentNeededError(f"{address.redacted}, branch {branch}", by_file if share.remote else by_git)
+                origin = by_file if share.remote else by_git
+                raise ConsentNeededError(share.lessons, f"{address.redacted}, branch {branch}", origin)
             self.agree(address.bare)
         url = self._with_login(address)
         return GitRemote(self._workspace.tree, url, branch, timeout_s=share.wait_s, author=self._author(url))
@@ -537,6 +540,8 @@ class Membership:
                 self._forget_tree()  # it is another clan's; first, since a crash in between leaves the old consent
                 self._state.agree(consent.REMOTE_BEFORE, agreed[0], self._workspace.wall(), alone=True)
             self._workspace.agree_to_fields()
+            if (share := self._workspace.config.share).fields:
+                self._workspace.reports.append(f"{share.lessons} are shared with {Address(url).redacted}")
             self._state.agree(consent.REMOTE, consented, self._workspace.wall(), alone=True)
             self._state.put(sync_failed="")
         self._state.put(**{_LEFT: ""})

@@ -196,7 +196,7 @@ class SessionStart:
             who = "their writers are blocked, which a person's `fleet status` names, or wait for a `fleet review`"
             return f"{counted(left_out, 'lesson is', 'lessons are')} left out here: {who}." if left_out else ""
         first = "`fleet init --agent NAME` names who works here, and then " if self._agent == names.GUEST else ""
-        was, how = "was never asked", "a person's `fleet sync --yes` agrees to it and asks"
+        was, how = "was never asked", "a person's `fleet sync` names it, and asks"
         if self._workspace.state.agreed(consent.REMOTE):
             was, how = "never answered", "`fleet sync` asks, and says why if no answer comes"
         return f"The clan's remote {was} yet, so what the clan knows is not here: {first}{how}."

@@ -48,7 +48,7 @@ def _synced(workspace: Workspace, agent: str, *, yes: bool, compact: bool = Fals
     except ConsentNeededError as needed:
         if not output.can_ask():
             raise
-        if not output.is_agreed(f"Share this clan's lessons with {needed.shown} ({needed.origin})?"):
+        if not output.is_agreed(f"Share this clan's {needed.lessons} with {needed.shown} ({needed.origin})?"):
             raise UsageError("nothing was sent. Name another remote with `fleet init --remote URL`") from needed
     return _synced(workspace, agent, yes=True, compact=compact)
 
@@ -64,13 +64,12 @@ def _is_paused(workspace: Workspace, verb: str) -> bool:
 
 def _show_outgoing(out: Outgoing, doubt: str, obstacle: str) -> None:
     # The lines alone on stdout, as they would go out: `fleet sync --dry-run | jq .id`.
-    texts = {path: [raw.decode("utf-8", "backslashreplace") for raw in lines] for path, lines in out.lines.items()}
     withheld = [each._asdict() for each in out.withheld]
-    for path, lines in texts.items():
+    for path, lines in out.lines.items():
         note(f"{path}: {counted(len(lines), 'line')}")
-    for text in () if output.chosen.as_json else chain.from_iterable(texts.values()):
-        echo(text, as_is=True)
-    output.show({"lines": texts, "withheld": withheld})
+    for raw in () if output.chosen.as_json else chain.from_iterable(out.lines.values()):
+        output.chosen.put(output.cleaned(raw))
+    output.show({"lines": out.lines, "withheld": withheld})
     for line in out.withheld:
         note(f"stays here: a line of {line}")
     but = f", but {obstacle}" if obstacle else f" at most: {doubt}" if doubt and out.count else ""

@@ -109,7 +109,7 @@ def _pending(state: dict[str, Any], doubt: str) -> list[str]:
     if number := pending["to_state"]:
         rows.append(f"{counted(number, 'correction')} without a lesson: fleet learn --waiting")
     rows += pending["left_out"]  # each names `fleet review`
-    by_hand = "fleet resume" if state["paused"] else "fleet sync" if state["agreed"] else "fleet sync --yes"
+    by_hand = "fleet resume" if state["paused"] else "fleet sync"
     most = "at most " if doubt else ""
     lines = f"{most}{counted(pending['lines'], 'line')} to go out: {_SENDS.get(pending['sent_by'], by_hand)}"
     return [*rows, *([lines] if pending["lines"] else [])]

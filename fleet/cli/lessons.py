@@ -85,7 +85,7 @@ def _patterns(
         if (more := listing.total - len(listing.lessons)) > 0:
             output.note(f"{more:,} more: -n {listing.total} lists all of them, `fleet search` looks for some")
         if not listing.lessons:
-            output.echo(_NONE[_why_none(workspace, filters)].format(sync=workspace.sync_command))
+            output.echo(_NONE[_why_none(workspace, filters)])
         if listing.refused:
             output.note(f"{counted(listing.refused, 'line')} could not be read; `fleet status` shows why")
 
@@ -96,7 +96,7 @@ _NONE = {
     "purged": "no lesson has words: those of all were purged, secrets perhaps. If it was wrong, a commit of the clan's "
     "branch before that has them, as has a backup",
     "left_out": "all lessons are left out here: their writers are blocked (`fleet status`), or wait for `fleet review`",
-    "unasked": "no lessons are here yet; `{sync}` asks the clan for what it knows",
+    "unasked": "no lessons are here yet; `fleet sync` asks the clan for what it knows",
     "new": "no lessons yet. `fleet correct --wrong ... --right ... --pattern ...` logs the first",
 }
 

@@ -163,13 +163,14 @@ def _ask_agent(root: Path) -> str:
 
 def _ask_remote(root: Path) -> str:
     """Return the remote that a person wants to share through; "" for none, or where one is named."""
-    if config.load(root / config.FILE_NAME).share.remote:
+    share = config.load(root / config.FILE_NAME).share
+    if share.remote:
         return ""
     if (origin := Repository(root).origin()) and typer.confirm(
-        f"Share lessons through {Address(origin).redacted}, on a branch `fleet` of its own?", default=True
+        f"Share {share.lessons} through {Address(origin).redacted}, on a branch `fleet` of its own?", default=True
     ):
         return origin
-    question = "Git remote to share lessons through (empty: none for now)"
+    question = f"Git remote to share {share.lessons} through (empty: none for now)"
     while (named := str(typer.prompt(question, default="")).strip()).casefold() not in _NONE:
         if re.fullmatch(r"\w[\w-]*", named) and named != "origin" and not Path(named).exists():
             note(f"{named!r} is no address and no folder here: a URL, or the path of a repository; empty for none")
@@ -190,7 +191,7 @@ def _offer_remote(workspace: Workspace, *, asks: bool) -> None:
     try:
         membership.remote()
     except ConsentNeededError as needed:
-        if output.is_agreed(f"Share lessons through {needed.shown} ({needed.origin})?"):
+        if output.is_agreed(f"Share {needed.lessons} through {needed.shown} ({needed.origin})?"):
             membership.remote(yes=True)
     except UsageError:
         pass  # why it cannot be used is told when it is fetched from

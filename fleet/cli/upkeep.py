@@ -299,7 +299,7 @@ def _sections(status: dict[str, Any], workspace: Workspace) -> Iterator[tuple[st
     is_read = workspace.config.is_read
     unknown = "none named; works offline" if is_read else f"{CONFIG} cannot be read, and may name one"
     yield "remote", remote or unknown
-    yield "last sync", output.when(status["last_sync"]) or _no_sync(status, workspace.sync_command)
+    yield "last sync", output.when(status["last_sync"]) or _no_sync(status)
     yield "failed", status["sync_failed"]
     yield "stale", status["stale"]
     yield "paused", status["paused"] and f"{status['paused']}: nothing is shared"
@@ -368,12 +368,12 @@ def _first(rows: list[str]) -> list[str]:
     return [*rows[:_SHOWN], f"and {more:,} more: --json names them" if more > 0 else ""]
 
 
-def _no_sync(status: dict[str, Any], sync: str) -> str:
+def _no_sync(status: dict[str, Any]) -> str:
     """Return why there was no sync yet: an empty clan and one that was never asked look alike."""
     if status["fetched"]:
         return f"never; fetched {output.when(status['fetched'])}, and nothing was sent"
     first = "`fleet init --agent NAME`, then " if status["agent"] == GUEST else ""
-    asks = f"never: what the clan knows is not here yet; {first}`{sync}` asks"
+    asks = f"never: what the clan knows is not here yet; {first}`fleet sync` asks"
     return asks if status["remote"] else "never"
 
 

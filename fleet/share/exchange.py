@@ -26,7 +26,7 @@ from fleet.share.git import GitRemote
 from fleet.share.outgoing import Outbox, Outgoing
 from fleet.share.remote import Files, Mark, Moved, RemoteRefused
 from fleet.store.ingest import Taken
-from fleet.store.lines import PATTERNS, Entry, Kind, lesson_lines
+from fleet.store.lines import PATTERNS, Entry, Kind, LineReader, lesson_lines
 from fleet.store.tree import (
     FORMAT,
     FORMAT_NUMBER,
@@ -267,6 +267,19 @@ def _check_format(tree: GitTree, commit: str) -> None:
             "this clan's lines were written by fleet 0.1: run `fleet upgrade` once, on one machine. "
             "Nothing was written, and nothing is lost"
         )
+    # Once a tree of the branch was taken in it is fleet's, whatever somebody took out of it since.
+    if (foreign := sorted({*paths} - {FRONT_PAGE})) and not tree.head() and not _has_lines(tree, paths):
+        raise RefusedError(
+            f"the branch holds {listed(foreign)}, and no line of fleet's: a push would replace what somebody else has "
+            "there. Nothing was written; name another branch: `fleet init --branch NAME`"
+        )
+
+
+def _has_lines(tree: GitTree, paths: Paths) -> bool:
+    """Return whether a tree has any line that fleet wrote."""
+    files = ((Kind.of(path), path, blob.oid) for path, blob in paths.items())
+    read = (LineReader().entries(kind, [tree.read(oid)], path) for kind, path, oid in files if kind)
+    return any(isinstance(entry, Line | Discovery) for entries in read for _, entry in entries)
 
 
 def _new_lines_of_ours(workspace: Workspace, before: Paths, after: Paths) -> list[Line]:

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
+from fleet import is_yes
 from fleet.model import limits
 from fleet.model.errors import UsageError
 from fleet.store import homes
@@ -46,6 +47,11 @@ class _Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     attempts: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 15
     wait_s: Annotated[float, msgspec.Meta(gt=0, le=_DAY_S)] = 60.0
     stale_days: Annotated[int, msgspec.Meta(ge=0, le=_DAYS_MAX)] = 14
+
+    @property
+    def lessons(self) -> str:
+        """What a yes to the remote shares, in words: lessons, and the fields that are named besides."""
+        return f"lessons, and {' and '.join(self.fields)} of each correction," if self.fields else "lessons"
 
     def consented(self, url: str) -> str:
         """Return the text of a yes to a remote: its address, and the branch if it is not the default."""
@@ -225,13 +231,12 @@ class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     def in_environment(self, environment: Mapping[str, str]) -> "Reflect":
         """Return the settings with those of the environment in their place; an absurd value there is ignored."""
-        is_off = environment.get("REFLECTION_DISABLED", "").strip().lower() in ("1", "true", "yes", "on")
         return msgspec.structs.replace(
             self,
             max_usd=_amount(environment.get("REFLECTION_MAX_BUDGET_USD", ""), self.max_usd),
             daily_usd=_amount(environment.get("REFLECTION_DAILY_CAP_USD", ""), self.daily_usd),
             idle_min=_amount(environment.get("REFLECTION_IDLE_MIN", ""), self.idle_min),
-            off=is_off or self.off,
+            off=is_yes(environment.get("REFLECTION_DISABLED", "")) or self.off,
         )
 
     @staticmethod

@@ -315,11 +315,6 @@ class Workspace:
         is_unread = self.is_in_a_clan and not self.tree.head()
         return "what the clan has is not known until a sync has read it" if is_unread else ""
 
-    @property
-    def sync_command(self) -> str:
-        """The command that asks the clan's remote, with a person's yes to it where nobody here gave one."""
-        return "fleet sync" if self.state.agreed("remote") else "fleet sync --yes"
-
     def check_lease(self) -> None:
         """Raise ``NoError`` unless an earlier job's lines under this lease were read: totals would start at zero."""
         if (lease := self.lease()) and self.is_in_a_clan and not self.state.get("pulled"):

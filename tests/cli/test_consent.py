@@ -141,3 +141,42 @@ def test_a_refused_address_is_named_with_its_scheme_and_without_what_may_be_secr
     done = stage.run("tank", "config", "set", "notify.webhook", url, expect=2)
     assert f"{shown} is no address that fleet sends to" in done.stderr
     assert "hunter2" not in done.stdout + done.stderr
+
+
+def pushed(stage, branch: str, **theirs: str) -> str:
+    """Push files of a project to the bare repository; return the commit."""
+    stage.git("init", "--quiet", "--bare", str(stage.remote))
+    stage.git("clone", "--quiet", str(stage.remote), "project")
+    for name, text in theirs.items():
+        (stage.folder / "project" / name).write_text(text)
+    stage.git("checkout", "--quiet", "-b", branch, where="project")
+    stage.git("add", "-A", where="project")
+    stage.git("-c", "user.name=m", "-c", "user.email=m@localhost", "commit", "--quiet", "-m", "x", where="project")
+    stage.git("push", "--quiet", "origin", branch, where="project")
+    return stage.git("rev-parse", branch, where="clan.git")
+
+
+@pytest.mark.parametrize("branch", ["fleet", "main"])
+def test_a_branch_with_files_of_somebody_else_at_paths_of_ours_is_left_alone(stage, branch: str):
+    theirs = {
+        ".gitattributes": "*.bin -diff\n",
+        "patterns.md": "# Ours\n",
+        "patterns.jsonl": '{"a":1}\n',
+        "README.md": "x",
+    }
+    before = pushed(stage, branch, **theirs)
+    told = stage.run("tank", "init", "--agent", "tank", "--remote", str(stage.remote), "--branch", branch).stderr
+    stage.correct("tank", LESSON)
+    for said in (told, stage.run("tank", "sync", expect=3).stderr):
+        assert "the branch holds .gitattributes, patterns.jsonl, patterns.md, and no line of fleet's" in said
+    assert stage.git("rev-parse", branch, where="clan.git") == before
+    stage.run("tank", "init", "--branch", "lessons")
+    assert "1 line out" in stage.run("tank", "sync", "--yes").stdout
+
+
+def test_a_branch_with_other_files_of_somebody_else_is_written_beside_them(stage):
+    pushed(stage, "fleet", **{"README.md": "x\n", "setup.py": "y\n"})
+    stage.join("tank")
+    stage.correct("tank", LESSON)
+    assert "1 line out" in stage.run("tank", "sync").stdout
+    assert stage.git("show", "fleet:README.md", where="clan.git") == "x\n"

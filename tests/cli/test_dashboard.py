@@ -61,17 +61,17 @@ def test_who_clones_and_has_agreed_to_nothing_yet_is_told_that_the_clans_lessons
     stage.run("velma", "sync")
     (stage.folder / "w").mkdir()
     (stage.folder / "w/fleet.toml").write_bytes((stage.folder / "velma/fleet.toml").read_bytes())
-    assert "`fleet init --agent NAME`, then `fleet sync --yes` asks" in stage.run("w", "status").stdout
+    assert "`fleet init --agent NAME`, then `fleet sync` asks" in stage.run("w", "status").stdout
     stage.run("w", "init", "--agent", "tank")
     assert look(stage)["silent"] == ["never synced: what the clan knows is not here yet"]
-    assert look(stage)["next"]["command"] == "fleet sync --yes"
-    assert "`fleet sync --yes` asks the clan" in stage.run("w", "patterns").stdout
+    assert look(stage)["next"]["command"] == "fleet sync"
+    assert "`fleet sync` asks the clan" in stage.run("w", "patterns").stdout
     fired(stage)
     stage.correct("w", OTHER)
     assert look(stage)["waits"]["sent_by"] == ""
-    assert "1 line to go out: fleet sync --yes" in stage.run("w").stdout
-    assert "a person's `fleet sync --yes` agrees to it" in stage.run("w", "start").stdout
-    assert "; `fleet sync --yes` asks" in stage.run("w", "status").stdout
+    assert "1 line to go out: fleet sync\n" in stage.run("w").stdout
+    assert "a person's `fleet sync` names it, and asks" in stage.run("w", "start").stdout
+    assert "; `fleet sync` asks" in stage.run("w", "status").stdout
     stage.run("w", "sync", "--yes")
     assert look(stage)["silent"] == []
     assert LESSON in stage.run("w", "patterns").stdout
@@ -349,7 +349,7 @@ def test_a_yes_to_one_branch_is_none_to_another(stage):
     stage.correct("w", LESSON)
     stage.run("w", "config", "set", "share.branch", "other")
     assert not look(stage)["agreed"]
-    assert "1 line to go out: fleet sync --yes" in stage.run("w").stdout
+    assert "1 line to go out: fleet sync\n" in stage.run("w").stdout
     stage.run("w", "sync", expect=2)
     stage.run("w", "sync", "--yes")
     assert look(stage)["agreed"]

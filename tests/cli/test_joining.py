@@ -148,6 +148,21 @@ def test_in_a_clone_that_names_the_remote_a_terminal_asks_about_it_and_fetches_a
     assert "[y/N]" not in on_a_terminal(shell, "velma", [])
 
 
+def test_the_fields_that_a_yes_shares_are_named_in_the_refusal_the_question_and_the_result(shell: Shell):
+    what = "lessons, and wrong and source of each correction,"
+    cloned(shell)
+    shell.git("init", "--quiet", where="velma")
+    toml = shell.folder / "velma/fleet.toml"
+    toml.write_text(toml.read_text().replace("# fields = []", 'fields = ["wrong", "source"]'))
+    shell.run("velma", "init", "--agent", "velma")
+    assert f"this clan's {what} would go to {shell.remote}" in shell.run("velma", "sync", expect=2).stderr
+    no = [(f"Share this clan's {what} with {shell.remote}", "n")]
+    on_a_terminal(shell, "velma", no, "--agent", "velma", command="sync", expect=2)
+    on_a_terminal(shell, "velma", [(f"Share {what} through {shell.remote}", "n"), ("Let Claude Code call fleet", "n")])
+    assert f"{what} are shared with {shell.remote}" in shell.run("velma", "sync", "--yes").stderr
+    assert what not in shell.run("velma", "sync", "--yes").stderr
+
+
 def test_a_bare_yes_agrees_to_no_remote_that_a_shared_file_names(shell: Shell):
     cloned(shell)
     assert "fleet sync --yes" in shell.run("velma", "init", "--agent", "velma", "--yes").stderr

@@ -291,3 +291,17 @@ def test_whoever_listens_hears_at_a_sync_that_more_waits_and_hears_it_once(w):
     w.run("w", "sync")
     [event] = events(w)
     assert (event["event"], event["number"], event["kinds"]) == ("inbox.waiting", 1, {"contradiction": 1})
+
+
+def test_an_answer_is_kept_and_shown_with_all_that_it_says(w):
+    """As one text, a value would begin behind a name in one field and end in the next one."""
+    program, transcript = w.folder / "reflector.sh", taught(w.folder / "s.jsonl").path
+    lesson = {"text": "set DEPLOY_TOKEN=tulip", "right": "Never commit it", "quote": "never force-push"}
+    answer = json.dumps({"outcome": "success", "lessons": [lesson]}, separators=(",", ":"))
+    program.write_text(f"#!/bin/sh\ncat >/dev/null\necho '{answer}'\n")
+    program.chmod(0o755)
+    (w.folder / "w/fleet.toml").write_text(f'[reflect]\nreflector = "command"\ncommand = ["{program}"]\n')
+    w.run("w", "reflect", "--agree")
+    w.run("w", "reflect", "--transcript", str(transcript))
+    assert json.loads(w.run("w", "records", "show", "1", "--json").stdout)["raw"].strip() == answer
+    assert answer in w.run("w", "records", "show", "1").stdout

@@ -189,3 +189,16 @@ def test_one_in_a_discovery_is_told_each_member_once_and_masked(clan):
         assert ids[2] not in first.stderr
         assert "rotate it" not in second.stderr
         assert TOKEN not in first.stdout + first.stderr + clan.run(agent, "gossip").stdout
+
+
+@pytest.mark.parametrize("right", ["export DEPLOY_TOKEN=tulip", "API_TOKEN=s3", "DB_PASS=rosebud1"])
+def test_a_dry_run_prints_each_line_as_it_goes_out(clan, right):
+    """As one text, a value would begin behind a name in one field and end in the next one."""
+    clan.run(
+        "velma", "correct", "--wrong", "w", "--right", right, "--pattern", "Never commit a lock file of another tool"
+    )
+    [line] = clan.run("velma", "sync", "--dry-run").stdout.splitlines()
+    [[same]] = json.loads(clan.run("velma", "sync", "--dry-run", "--json").stdout)["lines"].values()
+    clan.run("velma", "sync")
+    assert same == line
+    assert line in tip(clan).splitlines()

@@ -154,8 +154,9 @@ def test_a_command_that_is_asked_for_json_and_fails_says_so_in_json(bench, w, wo
 
 
 def test_a_fleet_that_is_turned_off_answers_who_asked_for_json(bench, w):
-    for words in (("patterns",), CORRECT):
-        assert json.loads(bench.run(w, *words, "--json", FLEET_DISABLED="1").stdout) == {"disabled": True}
+    for words, word in ((("patterns",), "1"), (CORRECT, "1"), (CORRECT, "true"), (CORRECT, "YES"), (CORRECT, "on")):
+        assert json.loads(bench.run(w, *words, "--json", FLEET_DISABLED=word).stdout) == {"disabled": True}
+    assert bench.run(w, "patterns", "--json", FLEET_DISABLED="0").stdout == '{"patterns":[],"refused":0}\n'
     assert bench.run(w, "patterns", FLEET_DISABLED="1").stdout == ""
 
 

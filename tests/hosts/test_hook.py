@@ -1431,7 +1431,8 @@ def test_a_disk_that_cannot_be_written_fails_nothing(place, event):
 def test_turned_off_it_reads_and_writes_nothing(place):
     before = sorted(place.folder.rglob("*"))
     for event in (*CLAUDE, "SessionEnd", "MoonPhase"):
-        done = place.hook(event, {"prompt": CORRECTION, **failed("make")}, FLEET_DISABLED="1")
+        word = "true" if event == "Stop" else "1"
+        done = place.hook(event, {"prompt": CORRECTION, **failed("make")}, FLEET_DISABLED=word)
         assert (done.stdout, done.stderr) == (b"", b"")
     assert sorted(place.folder.rglob("*")) == before
 
