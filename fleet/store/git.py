@@ -167,6 +167,12 @@ def changed_files(root: Path, wait_s: float) -> list[str]:
     return output(root, *listed, wait_s=wait_s).split("\0")[:-1]
 
 
+def may_track(root: Path, folder: str) -> bool:
+    """Return whether the enclosing repository tracks files in a folder below the root, or git cannot tell."""
+    done = _done(root, ("ls-files", "-z", "--", f":(literal){folder}"))
+    return done.code != 0 or bool(done.out)
+
+
 def refusal(folder: Path) -> str:
     """Return why git does not look into the repository around a folder, as where another user owns it; "" otherwise."""
     err = _done(folder, ("rev-parse", "--git-dir")).err
