@@ -15,6 +15,7 @@ from fleet import is_yes
 from fleet.hosts.local import AT_THE_END, AT_THE_START, GUEST, Alarm, Call, LocalFolder, Reflog, TimeUpError, explained
 from fleet.hosts.payloads import HOSTS, PAYLOAD_BYTES_MAX, Payload
 from fleet.recall.ready import Ready
+from fleet.store.changes import Changes
 from fleet.store.homes import is_root, root_around
 
 WORK_S = 8.0
@@ -183,13 +184,14 @@ def _here() -> str:
 
 
 def _find_agent(root: str, environment: Mapping[str, str]) -> str:
-    """Return the agent to act as, or "": ``FLEET_AGENT``, else whose lease this is, else the stored default."""
+    """Return the agent to act as, or "": ``FLEET_AGENT``, else whose lease this is, else the stored default.
+
+    One that was not named in this very folder waits for an event that reads all of the register.
+    """
     name = environment.get("FLEET_AGENT") or environment.get("FLEET_REPLICA", "").rpartition(".")[0]
     if not name:
-        # The one line of the file, as `fleet.store.replica` writes it, without a TOML parser.
-        register = LocalFolder(root).read("replica.toml", bytes_max=PAYLOAD_BYTES_MAX).decode("utf-8", "replace")
-        pairs = (line.partition("=") for line in register.splitlines())
-        name = next((value.strip().strip("\"'") for key, _, value in pairs if key.strip() == "default_agent"), "")
+        name = LocalFolder(root).default_agent()
+        name = name if name in Changes(root).named() else ""
     return name if _is_agent(name) else ""
 
 

@@ -415,7 +415,7 @@ def _hosts(workspace: Workspace, agent: str) -> Iterator[_Finding]:
         yield _Finding("fired", "ok", f"last {newest}, {at}Z; what went wrong stands in .fleet/log")
     else:
         yield _trouble("fired", "no hook has fired here yet")
-    if not (agent := agent or workspace.replicas().default_agent):
+    if not (agent := agent or workspace.default_agent()):
         logs = ", ".join(
             sorted(path.parent.name for path in workspace.root.glob(f"{workspace.place}/*/corrections.md"))
         )

@@ -68,6 +68,7 @@ _TWICE_MS = 3_000
 
 def answer(call: Call, payload: Payload) -> Reply:
     """Do the work of an event; return the reply to the agent, with the line for the person."""
+    call.agent = _named(call)
     event = _HostEvent(call, payload)
     reply = event.reply()
     if payload.event == "SessionStart" and payload.source != "compact":
@@ -78,6 +79,18 @@ def answer(call: Call, payload: Payload) -> Reply:
     if reply.note and call.sets("hook") and _config(call).hook.quiet:
         reply.note = ""
     return reply
+
+
+def _named(call: Call) -> str:
+    """Return the agent to act as: a default agent that was named on this machine, but not noted in this folder yet."""
+    folder = LocalFolder(call.root)
+    is_told = os.environ.get("FLEET_AGENT") or os.environ.get("FLEET_REPLICA")
+    if call.agent != GUEST or is_told or not folder.default_agent():
+        return call.agent
+    with opened(call) as workspace:
+        if agent := workspace.default_agent():
+            folder.name(agent)
+    return agent or GUEST
 
 
 class _HostEvent:
@@ -126,9 +139,10 @@ class _HostEvent:
         if call.agent == GUEST and (named := os.environ.get("FLEET_AGENT") or GUEST) != GUEST:
             wrong = f"FLEET_AGENT={named[:40]!r} cannot be an agent's name (a-z, 0-9, '-' and '_'): mend that first"
             return f"fleet: {wrong}. {_OF_GUEST}"
-        if call.agent != GUEST or self._folder.marked_ms(GUEST):
+        here = self._folder.bind().encode()
+        if call.agent != GUEST or self._folder.read(GUEST, bytes_max=80).startswith(here + b" "):
             return ""
-        self._folder.mark(GUEST, word=call.session or "-")
+        self._folder.mark(GUEST, word=here.decode())
         return f"fleet: no agent is named in this clone. {_OF_GUEST}"
 
     def promoted_since(self) -> str:

@@ -112,7 +112,7 @@ def refresh(workspace: Workspace, *, dry_run: bool = False) -> tuple[int, list[E
         return 0, []
     if not dry_run:
         Runs(workspace).recover()
-    owner = workspace.replicas().default_agent or agents[0]
+    owner = workspace.default_agent() or agents[0]
     entries = Inbox(workspace).waiting()
 
     def waiting(kinds: Collection[str], what: object = None) -> list[Entry]:

@@ -12,6 +12,7 @@ import msgspec
 from fleet.app import learning, pages, reflecting, sharing, starting, tidying
 from fleet.app.finding import find, lesson_as_json
 from fleet.hosts import sessions
+from fleet.hosts.local import LocalFolder
 from fleet.learn import counting, discoveries, importer, restore
 from fleet.learn.corrections import LogResult
 from fleet.learn.corrections_md import Correction, session_word
@@ -244,6 +245,7 @@ def restore_backup(workspace: Workspace, source: Path) -> RestoreResult:
         RefusedError: it is damaged, no backup, or larger than any; nothing was changed.
     """
     restored = restore.restore(workspace, source)
+    LocalFolder(os.fspath(workspace.root)).name(*filter(None, restored.agents))
     workspace.db.refresh()
     starting.Guards(workspace).make_ready()
     return restored

@@ -197,7 +197,7 @@ def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
         yield "note", choice.trouble, "nothing waits: the rules are asked, which cost nothing", mend
     spent = records.spent(workspace, workspace.wall()[:10])
     summary = f"by {choice.named}; today ${spent:.2f} of ${settings.daily_usd:g}"
-    if agent := agent or workspace.replicas().default_agent:
+    if agent := agent or workspace.default_agent():
         ledger = Records(workspace, agent)
         if banned := sum(each.line == RAN and "banned word" in each.why for each in ledger.read()):
             do = "`fleet records` shows them; the words are [reflect] banned in fleet.toml"
@@ -432,7 +432,7 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
     room = settings.daily_usd - records.spent(workspace, workspace.wall()[:10]) if dry_run else 0.0
     folder, results = LocalFolder(os.fspath(workspace.root)), list[ReflectResult]()
     for session, whose, path, is_resumed in _due(workspace, folder, settings.idle_ms, only):
-        if not (agent := workspace.replicas().default_agent if workspace.is_guest(whose) else whose):
+        if not (agent := workspace.default_agent() if workspace.is_guest(whose) else whose):
             continue
         try:
             if not Path(path).is_file():

@@ -10,6 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from fleet.app import sharing
+from fleet.hosts.local import LocalFolder
 from fleet.learn import restore
 from fleet.learn.counting import reconcile_all
 from fleet.learn.discoveries import Findings
@@ -70,6 +71,7 @@ def join(
         messages.append(f"the project has a {path.name} that is not pulled yet: `fleet doctor` says what to do")
     workspace = Workspace(root)
     before = {each.name: each.value for each in config.settings(path)}
+    agent = agent if ephemeral else _agent_to_add(workspace, agent)
     if changes := {name: text for name, text in settings.items() if values[name] != before[name]}:
         configure(workspace, changes)
         workspace.close()
@@ -86,7 +88,7 @@ def join(
     if ephemeral:
         _make_ephemeral(workspace, agent, messages)
     else:
-        _add_agent(workspace, workspace.agent(agent or workspace.replicas().default_agent or "agent"), messages)
+        _add_agent(workspace, agent, messages)
     if remote:
         sharing.Membership(workspace).agree(Address.typed(remote))
     return workspace, messages, is_new
@@ -239,13 +241,20 @@ def _make_ephemeral(workspace: Workspace, agent: str, messages: list[str]) -> No
     if any(not each.is_lease for each in register.replicas):
         raise UsageError("somebody writes in this workspace already: it cannot become ephemeral. Nothing was changed")
     lease = workspace.lease()
-    agent = workspace.agent(agent or register.default_agent or names.agent_of(lease) or "agent")
+    agent = workspace.agent(agent or workspace.default_agent() or names.agent_of(lease) or "agent")
     new = replica.Register(agent, register.replicas, ephemeral=True)
     with workspace.locked():
         workspace.files.replace(workspace.replica_file, new.render())
+        LocalFolder(os.fspath(workspace.root)).name(agent)
     messages.append(
         f"ephemeral: {f'{agent} writes as {lease}, which is lent' if lease else 'this folder is read, not written to'}"
     )
+
+
+def _agent_to_add(workspace: Workspace, named: str) -> str:
+    """Return the agent that joins; raise ``UsageError`` where none is named, and the register has one of elsewhere."""
+    is_another = bool(workspace.replicas().default_agent)
+    return workspace.agent(named or workspace.default_agent() or ("" if is_another else "agent"))
 
 
 def _add_agent(workspace: Workspace, agent: str, messages: list[str]) -> None:
@@ -255,14 +264,15 @@ def _add_agent(workspace: Workspace, agent: str, messages: list[str]) -> None:
         if restore.take_over(workspace, agent):
             messages.append(f"{agent} has taken over what was logged here before anybody was named")
     with workspace.writing(agent) as writer:
-        register = workspace.replicas()
-        if not register.default_agent:
+        register, default = workspace.replicas(), workspace.default_agent()
+        LocalFolder(os.fspath(workspace.root)).name(agent)
+        if not default:
             new = replica.Register(agent, register.replicas, register.ephemeral)
             workspace.files.replace(workspace.replica_file, new.render())
             messages.append(f"{agent} is the default agent here")
-        elif register.default_agent != agent:
+        elif default != agent:
             how = f"{agent} works here too, with `--agent {agent}` or FLEET_AGENT={agent}"
-            messages.append(f"{how}; the default agent stays {register.default_agent}")
+            messages.append(f"{how}; the default agent stays {default}")
         messages.append(f"{agent} writes as {writer.name}")
     Findings(workspace, agent).take_waiting()
     with suppress(FleetError):  # what a guest logged: the next command counts it, too

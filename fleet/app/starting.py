@@ -136,7 +136,7 @@ class SessionStart:
     ) -> tuple[Start, Mapping[str, str]]:
         """Return the texts, and the short ids of the lessons in them and in the table of triggers."""
         workspace = self._workspace
-        parsed = Memory.parse(workspace.files.read(self._memory.path))
+        parsed = Memory.parse(self._own(memory_md.FILE_NAME))
         without_retired = reflecting.records_of(workspace, self._agent).without_retired(parsed)
         memory = self._with_notes(without_retired.render().decode("utf-8", "replace"))
         remembered = set(Start.ids_in(memory))  # each lesson is shown once
@@ -212,7 +212,7 @@ class SessionStart:
         workspace = self._workspace
         text = session_context(
             agent=self._agent,
-            memory=self._with_notes(workspace.files.read(self._memory.path).decode("utf-8", "replace")),
+            memory=self._with_notes(self._own(memory_md.FILE_NAME).decode("utf-8", "replace")),
             delimiter=f"fleet-{workspace.world.entropy(8).hex()}",
             members=workspace.emoji(),
             waiting=self._due(),
@@ -223,18 +223,38 @@ class SessionStart:
 
     def _with_notes(self, memory: str) -> str:
         """Return a memory as the agent reads it: its hot part, its newest notes, and what is known of people."""
-        people = self._workspace.files.read(self._workspace.home(self._agent) / memory_md.USER_MODEL)
-        people_text = memory_md.UserModel(people).shown(_PEOPLE_CHARS)
+        people_text = memory_md.UserModel(self._own(memory_md.USER_MODEL)).shown(_PEOPLE_CHARS)
         notes = memory_md.Notes(memory.encode("utf-8", "replace")).newest()
         parts = [memory_md.hot(memory), notes and f"Notes:\n{notes}", people_text and f"Of people:\n{people_text}"]
         return "\n\n".join(filter(None, parts))
 
+<<<<<<< HEAD
     def _undecided(self) -> list[str]:
         """Return a line for each thing that waits for a decision."""
         workspace, agent, lines = self._workspace, self._agent, list[str]()
         now = workspace.wall()
         span = (f"{each[:19]}Z" for each in (now, clock.shifted(now, -_CHECK_MS)))
         lines += memory_md.Checks(workspace.files.read(workspace.home(agent) / memory_md.CHECKS)).due(*span)
+=======
+    def _own(self, name: str) -> bytes:
+        """Return a file of the agent's own; b"" for a guest: no memory is kept of one, so a repository brought it."""
+        is_guest = self._workspace.is_guest(self._agent)
+        return b"" if is_guest else self._workspace.files.read(self._workspace.home(self._agent) / name)
+
+    def _to_ask(self) -> list[str]:
+        """Return the ids of the corrections without a lesson; none unless one came since a start asked for them."""
+        waiting = CountedLog(self._workspace, self._agent).to_state(self._workspace.config.hook.ask_days)
+        return waiting if set(waiting) - self._ready.asked() else []
+
+    def _undecided(self, asked: Sequence[str]) -> list[str]:
+        """Return a line for each thing that waits for a decision, and one for the corrections without a lesson."""
+        workspace, agent, lines = self._workspace, self._agent, list[str]()
+        if asked:
+            lines.append(f"{counted(len(asked), 'correction')} without a lesson yet: fleet learn --waiting")
+        now_s = workspace.world.wall_ms() // 1000
+        span = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for each in (now_s, now_s - _CHECK_S))
+        lines += memory_md.Checks(self._own(memory_md.CHECKS)).due(*span)
+>>>>>>> sec1
         lines += self._due()
         pending = Inbox(workspace, agent).count(with_mirrored=False)  # each of those is named here by itself
         lines += [pending.summary()] if pending.number else []
@@ -244,7 +264,7 @@ class SessionStart:
         lines += workspace.trust.purge_sentences(workspace.trust.purged(), workspace.mine())
         compared = Weighing(workspace).last_clusters()
         lines += reflecting.to_review(len(compared.opposed), len(compared.likely)) + Weighing(workspace).overruled()
-        for proposal in Journal(workspace, agent).proposals():
+        for proposal in [] if workspace.is_guest(agent) else Journal(workspace, agent).proposals():
             lines.append(f"{proposal.code} ({proposal.name}) worked and is no lesson yet: {proposal.command}")
         return lines
 

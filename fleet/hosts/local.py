@@ -151,6 +151,20 @@ class LocalFolder:
             self.write(("ready", "here"), b"", os.O_APPEND)
         return Changes(self._root).mark()
 
+    def default_agent(self) -> str:
+        """Return the default agent that the register of writers names; "" for none."""
+        # The one line of the file, as `fleet.store.replica` writes it, without a TOML parser.
+        register = self.read("replica.toml", bytes_max=_CONFIG_BYTES_MAX).decode("utf-8", "replace")
+        pairs = (line.partition("=") for line in register.splitlines())
+        return next((value.strip().strip("\"'") for key, _, value in pairs if key.strip() == "default_agent"), "")
+
+    def name(self, *agents: str) -> None:
+        """Note that agents were named in this very folder."""
+        here, known = self.bind(), Changes(self._root).named()
+        if not known or not {*agents} <= {*known}:
+            line = " ".join(dict.fromkeys([here, *known, *agents]))
+            self.write(("ready", "agents"), f"{line}\n".encode(), os.O_TRUNC)
+
     def prune(self) -> None:
         """Delete the notes of sessions that are over a week old."""
         for name in self.names(_NOTES):

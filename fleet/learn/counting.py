@@ -210,7 +210,7 @@ def reconcile_all(workspace: Workspace, wait_s: float = limits.LOCK_WAIT_S) -> i
         with workspace.locked(wait_s):
             _finish_moves(workspace)
     written = 0
-    default = workspace.replicas().default_agent
+    default = workspace.default_agent()
     for agent in sorted({*workspace.agents_here(), *([default] if default else [])}):
         page = workspace.files.page(CountedLog(workspace, agent).log_file())
         if page and not _read_note(workspace, agent).covers(page):

@@ -25,7 +25,7 @@ from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError, FleetError
 from fleet.model.line import Line, Refused, is_version_1
 from fleet.model.pattern import PRIVATE
-from fleet.store import backup, lines, replica
+from fleet.store import backup, git, lines, replica
 from fleet.store.backup import Member
 from fleet.store.lines import PATTERNS, Entry, Kind, LineReader, lesson_lines, missing_of
 from fleet.store.runs import Runs
@@ -46,13 +46,14 @@ _FORMAT = "clan-learnings/.fleet-format"
 
 
 class RestoreResult(msgspec.Struct):
-    """Lines, entries and files that were missing here, files put beside another version, and what was not taken."""
+    """Lines, entries and files that were missing here, files put beside another version, what was not taken; agents."""
 
     lines: int = 0
     entries: int = 0
     files: list[str] = []
     beside: list[str] = []
     refused: list[Refused] = []
+    agents: list[str] = []
 
 
 def restore(workspace: Workspace, source: Path) -> RestoreResult:
@@ -99,6 +100,13 @@ def take_over(workspace: Workspace, agent: str) -> int:
     if agent == names.GUEST or not workspace.is_guest(names.GUEST):
         return 0
     home = workspace.home(names.GUEST)
+    if _may_be_anybodys(workspace, home):
+        place = workspace.own_path(names.GUEST)
+        workspace.warn(
+            f"git tracks files in {place}, or cannot tell: anybody may have written them, so {agent} has taken nothing "
+            f"over. If they are yours: `git rm -r --cached {place}`, and `fleet init --agent {agent}` again"
+        )
+        return 0
     with workspace.log_lock(agent), workspace.log_lock(names.GUEST):  # the guest may be logging at this moment
         if files := workspace.files_of(home):
             logs = [workspace.home(each) / corrections_md.FILE_NAME for each in (agent, names.GUEST)]
@@ -115,19 +123,33 @@ def take_over(workspace: Workspace, agent: str) -> int:
     return len(files)
 
 
+def _may_be_anybodys(workspace: Workspace, home: Path) -> bool:
+    """Return whether a repository may have brought a home along: git tracks files in it, or cannot tell."""
+    if not home.is_dir() or not workspace.is_in_git():
+        return False
+    parts = home.relative_to(workspace.root).parts
+    # On a disk that ignores case it may be tracked under another name.
+    folders = [home, *home.parents][: len(parts)]
+    is_exact = all(each in each.parent.iterdir() for each in folders)
+    return not is_exact or git.may_track(workspace.root, "/".join(parts))
+
+
 def bring(workspace: Workspace) -> None:
     """Move the files of the agents' earlier homes to the place in ``fleet.toml``, and warn about it.
 
     Each file is written before it is removed: after a crash the next command goes on.
     """
-    old_places = dict.fromkeys(
-        home.parent.relative_to(workspace.root).as_posix() for _, home, _ in workspace.files_in_old_homes()
-    )
+    found = [
+        (agent, home, files)
+        for agent, home, files in workspace.files_in_old_homes()
+        if agent != names.GUEST or not _may_be_anybodys(workspace, home)
+    ]
+    old_places = dict.fromkeys(home.parent.relative_to(workspace.root).as_posix() for _, home, _ in found)
     if not old_places or workspace.is_read_only:
         return
     moved = f"from {' and '.join(old_places)}/ to {workspace.place}/, as fleet.toml says"
     try:
-        for agent, home, files in workspace.files_in_old_homes():
+        for agent, home, files in found:
             log = home / corrections_md.FILE_NAME
             with workspace.log_lock(agent, _BRING_WAIT_S):
                 # The log needs no other lock: no later correction may be counted before one that waits in it.
@@ -191,7 +213,7 @@ class _Restore:
         if top == backup.HOMES:
             path = workspace.own_path(*relative.split("/"))
         if path == backup.REPLICAS:
-            _join_replicas(workspace, member.data)
+            self._done.agents += _join_replicas(workspace, member.data)
         elif path == backup.LOCAL:
             backup.join_local(workspace.state, member.local_rows())
         elif kind is not None:
@@ -289,8 +311,10 @@ def _writers(entry: Entry) -> Iterable[str]:
     return entry.by_writer() if isinstance(entry, Line) else [entry.by] if isinstance(entry, Discovery) else []
 
 
-def _join_replicas(workspace: Workspace, data: bytes) -> None:
+def _join_replicas(workspace: Workspace, data: bytes) -> list[str]:
     """Add the backup's replicas before ours: their log entries are ours to send, and nobody writes under them.
+
+    Returns the backup's agents.
 
     One that was minted for another machine or folder is not used here: the next write mints a new one.
     """
@@ -302,9 +326,11 @@ def _join_replicas(workspace: Workspace, data: bytes) -> None:
     mine = workspace.replicas()
     known = {r.name for r in mine.replicas}
     older = tuple(r for r in theirs.replicas if r.name not in known and not r.is_lease)
-    joined = mine._replace(default_agent=mine.default_agent or theirs.default_agent, replicas=(*older, *mine.replicas))
+    default = workspace.default_agent() or theirs.default_agent
+    joined = mine._replace(default_agent=default, replicas=(*older, *mine.replicas))
     if joined != mine:
         workspace.files.replace(workspace.replica_file, joined.render())
+    return [theirs.default_agent, *(r.agent for r in theirs.replicas)]
 
 
 def _join_members(workspace: Workspace, data: bytes) -> None:

@@ -49,6 +49,7 @@ _MALFORMED = r"fsck error|error: object [0-9a-f]{40,64}: |badTree|too-short tree
 _OBJECT = r"error: object ([0-9a-f]{40,64}): "
 _UNCHECKED = ("transfer.fsckObjects=false", "fetch.fsckObjects=false")
 _OFFLINE = r"(?i)resolve host|connection (?:refused|reset)|failed to connect|timed out|unreachable|no route|no answer"
+_REDIRECTED = r"returned error: 30[12378]\b"
 _SERVER_FAULT = r"unpacker error|No space left|Disk quota|Read-only file system|Input/output error"
 
 
@@ -282,6 +283,8 @@ class GitRemote:
         return self._copy.run_remote([*named, *(() if is_checked else _UNCHECKED)], *arguments)
 
     def _unavailable(self, reason: str, advice: str = "") -> RemoteUnavailable:
+        if re.search(_REDIRECTED, reason):
+            advice = "The server names another address: `fleet init --remote URL` agrees to one"
         is_whole = self.name == self._url  # git cannot be asked for an address without its login
         ask = f"`git ls-remote {self.name}` shows whether git reaches it" if is_whole else "`fleet sync` tries it again"
         why = RemoteUnavailable(f"{self.name}: {reason}; {_SAFE}. {advice or ask}")

@@ -25,6 +25,7 @@ SECONDS_MAX = 0.6
 CLOCK_TICK_S_MAX = 0.012  # the kernels that stamp files by a coarse clock move it every 1 to 10 ms
 MADE_TOGETHER_NS = 20_000_000  # a folder is stamped as late after the one it is made in
 _POLL_S = 0.0005
+_NAMES_BYTES_MAX = 64 * 1024
 
 SKIPPED = frozenset(
     str.split(
@@ -57,6 +58,12 @@ class Changes:
         except OSError:
             return ""
         return str(status.st_ctime_ns) if stat.S_ISREG(status.st_mode) else ""
+
+    def named(self) -> list[str]:
+        """Return the agents that were named in this very folder; none where the file of their names lacks its mark."""
+        data = homes.read(os.path.join(self._root, ".fleet", "ready", "agents"), _NAMES_BYTES_MAX)
+        mark, *agents = data.decode("ascii", "replace").split() or [""]
+        return agents if mark == self.mark() != "" else []
 
     def any_since(self, cwd: str, since_ns: int) -> bool:
         """Return whether a file below the workspace's root, or below ``cwd``, changed at or after a moment.

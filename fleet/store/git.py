@@ -2,7 +2,8 @@
 
 No prompt and no hook is ever involved, no process is left behind, output is limited, and no secret is shown. ``Bare``
 is plumbing over fleet's repository, without work tree, index or filters; everything in it can be fetched again.
-``output`` and ``changed_files`` read the user's own repository, with its filters.
+``output`` and ``changed_files`` read the user's own repository, whose settings may be anybody's: they connect to
+nothing, and run nothing that it names.
 """
 
 import io
@@ -79,6 +80,11 @@ _SETTINGS = (
     "maintenance.auto=false",
     "protocol.ext.allow=never",
     "credential.interactive=false",
+    # The yes of a person is for one address, and a server may name any other.
+    "http.followRedirects=false",
+    # What a repository that is unpacked, or lies in a folder of another, would name programs for.
+    "log.showSignature=false",
+    "safe.bareRepository=explicit",
     "init.defaultRefFormat=files",
 )
 GIT: tuple[str, ...] = ("git", *(part for setting in _SETTINGS for part in ("-c", setting)))
@@ -156,7 +162,15 @@ def changed_files(root: Path, wait_s: float) -> list[str]:
     """Return the tracked files that differ from the last commit of the enclosing repository; [] where git fails."""
     if not (root / ".git").exists():
         return []
-    return output(root, "diff", "--name-only", "--no-ext-diff", "-z", "HEAD", wait_s=wait_s).split("\0")[:-1]
+    # It compares times and sizes: to compare contents, git would run the filters that the repository names.
+    listed = ("diff-index", "--name-only", "--no-ext-diff", "--ignore-submodules", "-z", "HEAD")
+    return output(root, *listed, wait_s=wait_s).split("\0")[:-1]
+
+
+def may_track(root: Path, folder: str) -> bool:
+    """Return whether the enclosing repository tracks files in a folder below the root, or git cannot tell."""
+    done = _done(root, ("ls-files", "-z", "--", f":(literal){folder}"))
+    return done.code != 0 or bool(done.out)
 
 
 def refusal(folder: Path) -> str:
@@ -167,8 +181,10 @@ def refusal(folder: Path) -> str:
 
 def _done(folder: Path, arguments: Sequence[str], wait_s: float = 5.0) -> Done:
     until = time.monotonic() + wait_s
+    # An object that is missing in a partial clone would be fetched, from an address or by a program of its settings.
+    env = _environment(os.environ, wait_s) | {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
     try:
-        return _run((*GIT, *arguments), folder=folder, env=_environment(os.environ, wait_s), until=until)
+        return _run((*GIT, *arguments), folder=folder, env=env, until=until)
     except (OSError, GitFailed):
         return Done(1, b"", "")
 
@@ -240,6 +256,8 @@ _CONFIGS = {
     "sha1": _CONFIG % 0,
     "sha256": _CONFIG % 1 + b"[extensions]\n\tobjectformat = sha256\n",
 }
+_ELSEWHERE = ("commondir", "objects/info/alternates")
+"""Files by which a repository names another folder, whose configuration or objects git would read."""
 _LISTINGS_MAX = 8
 _HISTORY_MAX = 20_000
 _SMALL = ("-c", "core.bigFileThreshold=1m")  # larger files are compared as binary ones: that takes no memory
@@ -342,10 +360,13 @@ class Bare:
             (self.folder / lock).unlink(missing_ok=True)
 
     def _check(self, *, are_files: bool = True) -> None:
-        """Raise ``GitFailed`` for another configuration; for a pipe, link or device among the files: git would wait."""
+        """Raise ``GitFailed`` where git would read another configuration or folder, or wait for a pipe or a device."""
         odd = _odd_file(self.folder) if are_files else ""
-        if odd or not self.object_format():
-            named = f": {os.path.relpath(odd, self.folder)} is no plain file" if odd else ""
+        named = f": {os.path.relpath(odd, self.folder)} is no plain file" if odd else ""
+        # Asked of the disk by name, since one that ignores case has it under others, too.
+        for each in _ELSEWHERE:
+            named = f": {each} leads elsewhere" if os.path.lexists(self.folder / each) else named
+        if named or not self.object_format():
             raise GitFailed(f"{self.folder} is not as fleet made it{named}; move it away, it is made anew")
 
     def _create(self, object_format: str) -> None:

@@ -128,7 +128,7 @@ def _converted_clan(workspace: Workspace) -> tuple[dict[str, bytes], int]:
 def _notes(workspace: Workspace, private: Iterable[Line]) -> dict[Path, bytes]:
     """Return the agents' private files with the private lessons that they logged; the default agent gets the others."""
     here = workspace.agents_here()
-    fallback = workspace.replicas().default_agent or next(iter(here), "")
+    fallback = workspace.default_agent() or next(iter(here), "")
     notes: dict[Path, bytes] = {}
     for record in sorted(private, key=lambda record: record.id):
         for owner in sorted(pattern.fold(record).loggers & set(here) or {fallback}):

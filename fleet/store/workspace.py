@@ -19,6 +19,7 @@ from fleet.model.errors import DiskError, FleetError, NoError, UsageError
 from fleet.model.line import Line, is_version_1, join
 from fleet.model.pattern import MERGED_FROM, PRIVATE, SCOPE, STAGE, Policy, fold
 from fleet.store import config, homes, ingest, replica
+from fleet.store.changes import Changes
 from fleet.store.config import Config
 from fleet.store.database import BUSY_S, DECIDED, SCHEMA_NUMBER, Database, Local
 from fleet.store.files import Files, is_no_folder, is_plain
@@ -233,9 +234,11 @@ class Workspace:
 
         Raises ``UsageError`` for none, and for an invalid name.
         """
-        agent = named or names.agent_of(self.lease()) or self.replicas().default_agent or names.GUEST
+        agent = named or names.agent_of(self.lease()) or self.default_agent() or names.GUEST
         if self.is_guest(agent) and not or_guest:
-            raise UsageError("no agent is named here yet. Run `fleet init --agent NAME`, or pass --agent NAME")
+            other = self.replicas().default_agent
+            came = f" on this machine ({other} was, on another one)" if other else ""
+            raise UsageError(f"no agent is named here yet{came}. Run `fleet init --agent NAME`, or pass --agent NAME")
         if not names.is_agent(agent):
             raise UsageError(
                 f"{agent[:40]!r} cannot be an agent's name: 1 to 32 of a-z, 0-9, '-' and '_', first a letter or digit, "
@@ -245,11 +248,26 @@ class Workspace:
 
     def is_guest(self, agent: str) -> bool:
         """Return whether this is the guest, who works until an agent is named: its log is neither counted nor sent."""
-        return agent == names.GUEST and self.replicas().default_agent != agent
+        return agent == names.GUEST
 
     def agents_here(self) -> list[str]:
         """Return the agents whose replicas write in this workspace, sorted, without a guest."""
-        return sorted({found.agent for found in self.replicas().replicas if not self.is_guest(found.agent)})
+        register = self.replicas()
+        return sorted({found.agent for found in register.replicas} & self._named(register) - {names.GUEST})
+
+    def default_agent(self) -> str:
+        """Return the agent to act as where none is named; "" for none."""
+        register = self.replicas()
+        return register.default_agent if register.default_agent in self._named(register) - {names.GUEST} else ""
+
+    def _named(self, register: replica.Register) -> set[str]:
+        """Return the agents that were named on this machine, or in this very folder.
+
+        Others may stand in the register as well: a repository may bring it along.
+        """
+        machine, lent = self.world.machine(), self.world.lent()
+        own = {found.agent for found in register.replicas if found.machine == machine or found.name == lent}
+        return own | {*Changes(self.root).named()}
 
     def emoji(self) -> Mapping[str, str]:
         """Return agent to emoji, as ``members.toml`` has them."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.hosts.local import LocalFolder
 from tests import commands
 
 # The real clients are downloads of 740 MB: `make test-hosts` asks for them.
@@ -73,6 +74,7 @@ def place(tmp_path):
     (found.folder / ".fleet").mkdir(parents=True)
     (found.folder / "fleet.toml").write_text("[share]\n# attempts = 15\n")
     (found.folder / ".fleet" / "replica.toml").write_text('# fleet\ndefault_agent = "tank"\n')
+    LocalFolder(str(found.folder)).name("tank")
     return found
 
 

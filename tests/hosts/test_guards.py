@@ -130,7 +130,7 @@ def test_a_backup_carries_a_guard(place, lesson, tmp_path):
 
 @pytest.mark.parametrize("content", ["", "{", "[[1]]", '{"a": 1}', '[["p-1", "Bash", "x", "deny"]]', "[" * 100_000])
 def test_a_damaged_table_of_guards_stops_nothing(place, content):
-    (place.folder / ".fleet/ready").mkdir()
+    (place.folder / ".fleet/ready").mkdir(exist_ok=True)
     (place.folder / ".fleet/ready/guards.json").write_text('{"generation": ""}\n' + content)
     assert decided(place)[0] == ""
 

@@ -330,7 +330,7 @@ def test_a_failure_that_teaches_nothing_leaves_what_lies_ready(place):
 @pytest.mark.parametrize("is_stopping", [True, False])
 def test_what_a_turn_changed_is_made_ready_when_it_ends(place, is_stopping):
     place.hook("Stop", {"stop_hook_active": is_stopping})
-    assert not (place.folder / ".fleet/ready").exists()  # nobody starts sessions here
+    assert not (place.folder / ".fleet/ready/start-tank.txt").exists()  # nobody starts sessions here
     place.context("SessionStart")
     place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Use awk for user input")
     assert ready.Ready(str(place.folder), "tank").start() is None
@@ -1109,7 +1109,7 @@ def test_a_step_brings_two_lessons_of_each_trigger_a_session_the_first_of_the_ta
 
 @pytest.mark.parametrize("content", ["", "{", "[[1]]", '{"a": 1}', '[["p-1", "Bash", null]]', "[" * 100_000])
 def test_a_damaged_list_of_triggers_shows_nothing(place, content):
-    (place.folder / ".fleet" / "ready").mkdir()
+    (place.folder / ".fleet" / "ready").mkdir(exist_ok=True)
     (place.folder / ".fleet" / "ready" / "triggers-tank.json").write_text('{"generation": "7"}\n' + content)
     assert place.context("PreToolUse", bash("make")) == ""
 
