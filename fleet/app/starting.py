@@ -228,33 +228,17 @@ class SessionStart:
         parts = [memory_md.hot(memory), notes and f"Notes:\n{notes}", people_text and f"Of people:\n{people_text}"]
         return "\n\n".join(filter(None, parts))
 
-<<<<<<< HEAD
-    def _undecided(self) -> list[str]:
-        """Return a line for each thing that waits for a decision."""
-        workspace, agent, lines = self._workspace, self._agent, list[str]()
-        now = workspace.wall()
-        span = (f"{each[:19]}Z" for each in (now, clock.shifted(now, -_CHECK_MS)))
-        lines += memory_md.Checks(workspace.files.read(workspace.home(agent) / memory_md.CHECKS)).due(*span)
-=======
     def _own(self, name: str) -> bytes:
         """Return a file of the agent's own; b"" for a guest: no memory is kept of one, so a repository brought it."""
         is_guest = self._workspace.is_guest(self._agent)
         return b"" if is_guest else self._workspace.files.read(self._workspace.home(self._agent) / name)
 
-    def _to_ask(self) -> list[str]:
-        """Return the ids of the corrections without a lesson; none unless one came since a start asked for them."""
-        waiting = CountedLog(self._workspace, self._agent).to_state(self._workspace.config.hook.ask_days)
-        return waiting if set(waiting) - self._ready.asked() else []
-
-    def _undecided(self, asked: Sequence[str]) -> list[str]:
-        """Return a line for each thing that waits for a decision, and one for the corrections without a lesson."""
+    def _undecided(self) -> list[str]:
+        """Return a line for each thing that waits for a decision."""
         workspace, agent, lines = self._workspace, self._agent, list[str]()
-        if asked:
-            lines.append(f"{counted(len(asked), 'correction')} without a lesson yet: fleet learn --waiting")
-        now_s = workspace.world.wall_ms() // 1000
-        span = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for each in (now_s, now_s - _CHECK_S))
+        now = workspace.wall()
+        span = (f"{each[:19]}Z" for each in (now, clock.shifted(now, -_CHECK_MS)))
         lines += memory_md.Checks(self._own(memory_md.CHECKS)).due(*span)
->>>>>>> sec1
         lines += self._due()
         pending = Inbox(workspace, agent).count(with_mirrored=False)  # each of those is named here by itself
         lines += [pending.summary()] if pending.number else []
