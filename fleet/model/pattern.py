@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from crdt import clock, gcounter, orset
+from crdt import clock, gcounter, lww, orset
 from fleet.model import limits, names
 from fleet.model.errors import NoError
 from fleet.model.line import AT, UNDONE, Column, Line
@@ -358,7 +358,7 @@ def _folded_fields(
     """Return the fields, (stamp, writer) of those that were edited, and whether an edit waits for the clock."""
     replaced = line.marks("over")
     values: dict[str, Any] = {field: line.w[writer].first[field] for field, writer in wording_writers.items()}
-    edited: dict[str, tuple[str, str]] = {}
+    registers: dict[str, lww.Register] = {}
     has_future_edit = False
     for writer, column in line.w.items():
         for field, (stamp, value) in column.set.items():
@@ -366,11 +366,14 @@ def _folded_fields(
                 continue
             if stamp > cut:
                 has_future_edit = True
+                continue
             # A writer has one edit of a field, so the value never has to break a tie.
-            elif (stamp, writer) > edited.get(field, ("", "")):
-                edited[field], values[field] = (stamp, writer), value
+            register = lww.Register(stamp, writer, b"")
+            if field not in registers or not lww.covers(registers[field], register):
+                registers[field] = register
+                values[field] = value
     values.pop(AT, None)
-    edited.pop(AT, None)
+    edited = {field: (register.stamp, register.replica) for field, register in registers.items() if field != AT}
     return dict(sorted(values.items())), edited, has_future_edit
 
 

@@ -154,7 +154,7 @@ def test_crdt_touches_no_file_and_no_clock_of_its_own():
     ("module", "other"),
     [
         ("fleet.recall.wording", "fleet.share.git"),
-        ("crdt.orset", "fleet.model.line"),
+        ("crdt.lww", "fleet.model.line"),
         ("fleet.model.line", "fleet.store.files"),
         ("fleet.store.workspace", "fleet.learn.corrections"),
         ("fleet.learn.corrections", "fleet.app.learning"),

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from crdt import clock
+from crdt import clock, lww
 from fleet.model import edits, limits, names
 from fleet.model import line as codec
 from fleet.model.line import Carried, Column, Line, canonical
@@ -280,6 +280,13 @@ policies = st.builds(
 )
 
 
+def registers() -> st.SearchStrategy[Any]:
+    """Draw LWW-Registers that tie often."""
+    return st.builds(
+        lww.Register, stamps | st.just(clock.ZERO), st.sampled_from(("", *REPLICAS)), values.map(canonical)
+    )
+
+
 def wide_lines() -> st.SearchStrategy[Line]:
     """Draw joined lines of many bytes: long texts, many replicas, many counters."""
     return st.builds(
@@ -388,6 +395,28 @@ def value_is_the_sum_of_all_replicas(t: Any, a: dict[str, int]) -> None:
 def a_zero_is_not_kept(t: Any, a: dict[str, int], zeros: Sequence[str]) -> None:
     nothing = dict.fromkeys(zeros, 0)
     assert t.join(nothing, a) == t.join(a, nothing) == a
+
+
+# --- LWW-Register ---------------------------------------------------------------------------------------------------
+
+
+def the_later_write_wins(t: Any, a: Any, b: Any) -> None:
+    later = max(a, b, key=lambda register: register.stamp)
+    if a.stamp != b.stamp:
+        assert t.join(a, b) == later
+        assert t.join(b, a) == later
+
+
+def a_tie_goes_to_the_larger_replica(t: Any, a: Any, b: Any) -> None:
+    b = b._replace(stamp=a.stamp)
+    if a.replica != b.replica:
+        assert t.join(a, b) == max(a, b, key=lambda register: register.replica)
+
+
+def a_tie_of_one_replica_goes_to_the_larger_bytes(t: Any, a: Any, b: Any) -> None:
+    b = b._replace(stamp=a.stamp, replica=a.replica)
+    assert t.join(a, b).value == max(a.value, b.value)
+    assert t.covers(a, b) == (b.value <= a.value)
 
 
 # --- OR-Set ---------------------------------------------------------------------------------------------------------

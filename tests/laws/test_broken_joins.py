@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
-from crdt import clock, gcounter, orset
+from crdt import clock, gcounter, lww, orset
+from crdt.lww import Register
 from fleet.model import edits, pattern
 from fleet.model import line as codec
 from fleet.model.line import NOTHING, Carried, Column, Line, canonical
@@ -119,6 +120,72 @@ GCOUNTER = [
 
 @show(GCOUNTER)
 def test_a_broken_gcounter_is_caught(case):
+    is_caught(case)
+
+
+# --- LWW-Register ---
+
+registers = checks.registers()
+
+
+def _register(mutation: str, law: Callable[..., None], *more: st.SearchStrategy[Any], **changes: Any) -> Case:
+    return Case(mutation, law, lww, broken(lww, **changes), (registers, *more))
+
+
+def _by_decoded_value(a: Register, b: Register) -> Register:
+    if (a.stamp, a.replica) != (b.stamp, b.replica):
+        return max(a, b)
+    one, two = json.loads(a.value), json.loads(b.value)
+    if one == two:
+        return a
+    try:
+        return b if two > one else a
+    except TypeError:
+        return max(a, b)
+
+
+def _covers_decoded(whole: Register, part: Register) -> bool:
+    if (whole.stamp, whole.replica) != (part.stamp, part.replica):
+        return part <= whole
+    return json.loads(whole.value) == json.loads(part.value) or part <= whole
+
+
+LWW = [
+    _register("mine-always-wins", checks.commutative, registers, join=lambda a, _b: a),
+    _register("theirs-always-wins", checks.commutative, registers, join=lambda _a, b: b),
+    _register("earlier-wins", checks.the_later_write_wins, registers, join=min),
+    _register("earlier-wins", checks.join_covers_both, registers, join=min),
+    _register("ignores-the-stamp", checks.the_later_write_wins, registers,
+              join=lambda a, b: max(a, b, key=lambda r: r[1:])),
+    _register("ignores-the-replica-in-ties", checks.a_tie_goes_to_the_larger_replica, registers,
+              join=lambda a, b: max(a, b, key=lambda r: (r.stamp, r.value, r.replica))),
+    _register("first-wins-ties-of-stamp", checks.commutative, registers,
+              join=lambda a, b: max(a, b, key=lambda r: r.stamp)),
+    _register("first-wins-ties-of-replica", checks.commutative, registers,
+              join=lambda a, b: max(a, b, key=lambda r: r[:2])),
+    _register("smaller-bytes-win-ties", checks.a_tie_of_one_replica_goes_to_the_larger_bytes, registers,
+              join=lambda a, b: min(a, b) if a[:2] == b[:2] else max(a, b)),
+    _register("compares-decoded-values", checks.commutative, registers, join=_by_decoded_value),
+    _register("compares-decoded-values", checks.a_tie_of_one_replica_goes_to_the_larger_bytes, registers,
+              join=_by_decoded_value),
+    _register("covers-compares-decoded-values", checks.covers_means_that_join_changes_nothing, registers,
+              covers=_covers_decoded),
+    _register("mixes-two-writes", checks.idempotent, registers,
+              join=lambda a, b: Register(max(a.stamp, b.stamp), max(a.replica, b.replica), a.value + b.value)),
+    _register("a-cycle-of-ties", checks.associative, registers, registers,
+              join=lambda a, b: max(a, b) if a.stamp != b.stamp or (len(a.value) + len(b.value)) % 2 else min(a, b)),
+    _register("later-than-both", checks.join_adds_nothing_of_its_own, registers, registers,
+              join=lambda a, b: max(a, b) if a == b else max(a, b)._replace(stamp=clock.after(max(a, b).stamp))),
+    _register("larger-stamp-of-a-larger-one", checks.join_is_monotone, registers, registers,
+              join=lambda a, b: a if a.replica > b.replica else max(a, b)),
+    _register("covers-always-true", checks.covers_means_that_join_changes_nothing, registers,
+              covers=lambda _w, _p: True),
+    _register("covers-only-what-is-smaller", checks.join_covers_both, registers, covers=lambda w, p: p < w),
+]  # fmt: skip
+
+
+@show(LWW)
+def test_a_broken_lww_register_is_caught(case):
     is_caught(case)
 
 
@@ -953,5 +1020,5 @@ def test_each_law_has_a_mutation_that_it_catches():
         for name, law in vars(checks).items()
         if inspect.isfunction(law) and not name.startswith("_") and inspect.signature(law).return_annotation is None
     }
-    tried = {case.law.__name__ for case in (*GCOUNTER, *ORSET, *CLOCK, *LINE, *MANY, *FOLDS, *EDITS)}
+    tried = {case.law.__name__ for case in (*GCOUNTER, *LWW, *ORSET, *CLOCK, *LINE, *MANY, *FOLDS, *EDITS)}
     assert laws == tried
