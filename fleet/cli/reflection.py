@@ -331,7 +331,7 @@ def _migrate(
     agents_md: Annotated[
         bool, flag("--agents-md", "Name the daily log in AGENTS.md, too, where it names the old file.")
     ] = False,
-) -> None:
+) -> bool:
     """Move a monolithic .agents.local.md to daily logs, topics and an index; the old file is kept beside it."""
     with output.acting() as (workspace, who):
         migrated = consolidating.migrate(workspace, who, dry_run=dry_run, with_agents_md=agents_md)
@@ -340,6 +340,7 @@ def _migrate(
         rows = rows or [f"nothing to migrate: the scratchpad holds the directive and {READY} alone"]
         document = {"files": list(migrated.files), "run": migrated.run, "diff": migrated.diff, "dry_run": dry_run}
         output.show(document, rows)
+        return bool(migrated.run)
 
 
 # --- what it came to --------------------------------------------------------------------------------------------------
