@@ -327,10 +327,6 @@ class Log(NamedTuple):
         """Return whether an entry, by the id in its record, was undone."""
         return self.marks.get(entry, 0) % 2 == 1
 
-    def is_private(self, lesson: str) -> bool:
-        """Return whether a lesson, by its id, was made private."""
-        return self.marks.get(lesson, 0) % 2 == 1
-
     def _bound(self) -> "Log":
         """Return the log, each entry with its id and its own record in place of the first one behind it.
 

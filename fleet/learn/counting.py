@@ -311,7 +311,7 @@ def _read_rest(noted: _Checkpoint, page: bytes) -> _UncountedPart | None:
 
 def _has_marks(page: bytes, records: Sequence[Record]) -> bool:
     """Return whether one of these lessons was made private, or its earlier entry undone, with its session perhaps."""
-    if b"<!-- fleet private p-" in page and any(f"private {each.pattern} ".encode() in page for each in records):
+    if any(f"<!-- fleet private {record.pattern} ".encode() in page for record in records):
         return True
     if b"<!-- fleet undone " not in page:
         return False
@@ -407,7 +407,7 @@ class _Backlog:
             is_private = (
                 is_known
                 or (pattern in named_private and self._workspace.patterns.line(pattern) is None)
-                or (self._read.log.is_private(pattern) and not self._has_scope(pattern))
+                or (self._read.log.marks.get(pattern, 0) % 2 == 1 and not self._has_scope(pattern))
             )
             line = self._workspace.record(self._writer.agent, pattern) or Line(pattern)
             fresh = [each for each in records if each.at > line.counted_up_to(replica)]
