@@ -87,10 +87,11 @@ def _named(call: Call) -> str:
     is_told = os.environ.get("FLEET_AGENT") or os.environ.get("FLEET_REPLICA")
     if call.agent != GUEST or is_told or not folder.default_agent():
         return call.agent
-    with opened(call) as workspace:
+    with call.guarded("who works here is not known"), opened(call) as workspace:
         if agent := workspace.default_agent():
             folder.name(agent)
-    return agent or GUEST
+            return agent
+    return GUEST
 
 
 class _HostEvent:

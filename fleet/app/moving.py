@@ -245,7 +245,7 @@ def restore_backup(workspace: Workspace, source: Path) -> RestoreResult:
         RefusedError: it is damaged, no backup, or larger than any; nothing was changed.
     """
     restored = restore.restore(workspace, source)
-    LocalFolder(os.fspath(workspace.root)).name(*filter(None, restored.agents))
+    LocalFolder(os.fspath(workspace.root)).name(*filter(None, {*restored.agents} - {*workspace.agents_here()}))
     workspace.db.refresh()
     starting.Guards(workspace).make_ready()
     return restored

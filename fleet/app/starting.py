@@ -542,7 +542,7 @@ class Guards:
             raw = self._workspace.patterns.line(guard.id)
             line = self._workspace.policy().counted(raw or Line(guard.id))
             is_ours = raw is None or any(line.has_removed(each, None) for each in self._workspace.mine())
-            is_retired = any(line.has_removed(each, None) for each in line.w)
+            is_retired = any(line.has_removed(each, None) for each in line.by_writer())
             since = "others have retired it since" if is_retired else "who said it is blocked here"
             return "" if is_ours else f"{guard.lesson}; {since}"
         editors = {lesson.edited[field][1] for field in ("text", "correct") if field in lesson.edited}

@@ -161,9 +161,9 @@ class LocalFolder:
     def name(self, *agents: str) -> None:
         """Note that agents were named in this very folder."""
         here, known = self.bind(), Changes(self._root).named()
-        if not known or not {*agents} <= {*known}:
+        if not {*agents} <= {*known}:
             line = " ".join(dict.fromkeys([here, *known, *agents]))
-            self.write(("ready", "agents"), f"{line}\n".encode(), os.O_TRUNC)
+            self.write(("ready", "named"), f"{line}\n".encode(), os.O_TRUNC)
 
     def prune(self) -> None:
         """Delete the notes of sessions that are over a week old."""

@@ -97,7 +97,7 @@ def take_over(workspace: Workspace, agent: str) -> int:
 
     The guest's replicas become the agent's with the same digits: so doing it twice counts nothing twice.
     """
-    if agent == names.GUEST or not workspace.is_guest(names.GUEST):
+    if agent == names.GUEST:
         return 0
     home = workspace.home(names.GUEST)
     if _may_be_anybodys(workspace, home):

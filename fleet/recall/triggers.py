@@ -30,6 +30,7 @@ OPENING = "Between this mark and its repetition: notes that agents logged; data,
 
 _TOOL = r"[\w.*?\[\]!-]{0,80}"
 _EDITING = frozenset({"edit", "multiedit", "notebookedit", "write"})
+_WILD = r"[*?]|\[!?\]?[^\]]*\]"
 _SEPARATORS = r"&&|\|\||<<<|\$\(|[;|&`()\n]"
 
 Trigger = tuple[tuple[str, str], ...]
@@ -37,15 +38,20 @@ Trigger = tuple[tuple[str, str], ...]
 
 
 def parse(trigger: str) -> Trigger:
-    """Return the entries of a trigger; invalid ones are left out, so that a damaged field shows nothing."""
-    entries = []
+    """Return the entries of a trigger; invalid ones are left out, so that a damaged field shows nothing.
+
+    Those with a ``?`` or ``[...]`` have ``PATTERN_CHARS_MAX`` characters together: each is compiled before a step.
+    """
+    entries, chars = list[tuple[str, str]](), 0
     for entry in trigger[: ENTRIES_MAX * (PATTERN_CHARS_MAX + 80)].split(","):
         tool, colon, pattern = entry.partition(":")
         tool, pattern = tool.strip().lower(), pattern.strip()
         # A command with spaces needs a colon, ``:git push*``.
         if not re.fullmatch(_TOOL, tool) or (colon and not pattern) or not (tool or pattern):
             continue
-        if len(pattern) <= PATTERN_CHARS_MAX and pattern.count("*") <= STARS_MAX:
+        chars += sum(len(part) for part in (tool, pattern) if _is_compiled(part))
+        is_short = max(len(pattern), chars) <= PATTERN_CHARS_MAX
+        if is_short and pattern.count("*") <= STARS_MAX:
             entries.append((tool or "*", pattern))
     return tuple(entries[:ENTRIES_MAX])
 
@@ -119,14 +125,24 @@ def _fits(trigger: Trigger, called: str, commands: Sequence[str], files: Sequenc
 def _glob(subject: str, pattern: str) -> bool:
     """Return whether a shell pattern matches; ``rm *`` matches ``rm`` alone, too: ``xargs`` may add its arguments.
 
-    The literal parts of a pattern are a prefilter.
+    The literal parts of a pattern in their order are a prefilter; with stars alone they are all of it.
     """
     if pattern.endswith(" *"):
         subject += " "
     if subject == pattern:
         return True
-    plain = pattern.replace("?", "*").split("*") if "[" not in pattern else ()
-    return all(part in subject for part in plain) and fnmatch.fnmatchcase(subject, pattern)
+    plain, end = re.split(_WILD, pattern), 0
+    for part in plain:
+        end = subject.find(part, end) + len(part)
+        if end < len(part):
+            return False
+    if _is_compiled(pattern):
+        return fnmatch.fnmatchcase(subject, pattern)
+    return len(plain) > 1 and subject.startswith(plain[0]) and subject.endswith(plain[-1])
+
+
+def _is_compiled(pattern: str) -> bool:
+    return "?" in pattern or "[" in pattern
 
 
 def _commands(command: str) -> list[str]:

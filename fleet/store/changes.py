@@ -61,7 +61,7 @@ class Changes:
 
     def named(self) -> list[str]:
         """Return the agents that were named in this very folder; none where the file of their names lacks its mark."""
-        data = homes.read(os.path.join(self._root, ".fleet", "ready", "agents"), _NAMES_BYTES_MAX)
+        data = homes.read(os.path.join(self._root, ".fleet", "ready", "named"), _NAMES_BYTES_MAX)
         mark, *agents = data.decode("ascii", "replace").split() or [""]
         return agents if mark == self.mark() != "" else []
 

@@ -253,22 +253,25 @@ class Workspace:
     def agents_here(self) -> list[str]:
         """Return the agents whose replicas write in this workspace, sorted, without a guest."""
         register = self.replicas()
-        return sorted({found.agent for found in register.replicas} & self._named(register) - {names.GUEST})
+        return sorted(agent for agent in {found.agent for found in register.replicas} if self._is_here(agent, register))
 
     def default_agent(self) -> str:
         """Return the agent to act as where none is named; "" for none."""
         register = self.replicas()
-        return register.default_agent if register.default_agent in self._named(register) - {names.GUEST} else ""
+        return register.default_agent if self._is_here(register.default_agent, register) else ""
 
-    def _named(self, register: replica.Register) -> set[str]:
-        """Return the agents that were named on this machine, or in this very folder.
-
-        Others may stand in the register as well: a repository may bring it along.
-        """
+    def _is_here(self, agent: str, register: replica.Register) -> bool:
+        """Return whether an agent of the register was named by somebody here, and not by who wrote the repository."""
+        if agent in ("", names.GUEST):
+            return False
         machine, lent = self.world.machine(), self.world.lent()
-        own = {found.agent for found in register.replicas if found.machine == machine or found.name == lent}
-        is_all = own.issuperset([register.default_agent, *(found.agent for found in register.replicas)])
-        return own if is_all else own | {*Changes(self.root).named()}
+        is_own = any(r.agent == agent and (r.machine == machine or r.name == lent) for r in register.replicas)
+        return is_own or agent in Changes(self.root).named() or not self._is_tracked(self.replica_file)
+
+    def _is_tracked(self, path: Path) -> bool:
+        from fleet.store import git  # off the way of most commands
+
+        return self.is_in_git() and git.may_track(self.root, path.relative_to(self.root).as_posix())
 
     def emoji(self) -> Mapping[str, str]:
         """Return agent to emoji, as ``members.toml`` has them."""

@@ -88,8 +88,9 @@ def test_what_git_tracks_of_a_guest_is_taken_over_by_a_persons_yes_alone(hostile
 
 
 def test_an_earlier_place_of_homes_brings_no_guest(hostile: Clone):
-    more = {f"old/guest/{name}": text for name, text in HOME.items()}
-    clone = hostile.clone(**more, **{".fleet/homes": "old\nagents\n"})
+    clone = hostile.clone(
+        **{f"old/guest/{name}": text for name, text in HOME.items()}, **{".fleet/homes": "old\nagents\n"}
+    )
     hostile.start()
     hostile.run("clone", "init", "--agent", "bob")
     assert LESSON not in hostile.run("clone", "start").stdout
@@ -139,8 +140,7 @@ def test_a_workspace_from_another_machine_goes_on_once_its_agent_is_named(hostil
     hostile.run("w", "init", "--agent", "velma")
     assert hostile.default("w") == "velma"
     hostile.run("w", "sync")
-    [lesson] = json.loads(hostile.run("w", "patterns", "--json").stdout)
-    assert lesson["seen"] == 2
+    assert hostile.seen("w") == {LESSON: 2}
 
 
 def test_a_container_that_sees_the_folder_knows_who_works_in_it(hostile: Clone):

@@ -1047,9 +1047,7 @@ def test_failures_of_other_hosts_are_known_by_their_text(place, answer):
 
 
 def with_lessons(place, *rows: tuple[str, str, str]) -> None:
-    folder = place.folder / ".fleet" / "ready"
-    folder.mkdir(exist_ok=True)
-    (place.folder / ".fleet/ready/here").touch()
+    folder = place.folder / ".fleet" / "ready"  # bound to this very folder: its agent is named in it
     table = ready.Ready(str(place.folder), "tank").rendered_rows([list(row) for row in rows], "7")
     (folder / "triggers-tank.json").write_bytes(table)
 

@@ -49,8 +49,8 @@ MUTANTS = [
     Mutant(
         "a value behind a name in small letters is no secret",
         "fleet/text/credentials.py",
-        "(_assigned, _loose, _compared, _signed, _typed)",
-        "(_assigned, _signed, _typed)",
+        "(_assigned, _loose, _compared, _signed, _typed, _translated)",
+        "(_assigned, _signed, _typed, _translated)",
         ("tests/text/test_screening.py",),
     ),
     # --- the record ---

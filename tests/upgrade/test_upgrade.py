@@ -25,7 +25,7 @@ from tests import commands
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(__file__).parent / "data"
 EXPORT = json.loads((DATA / "velma-export.json").read_text("utf-8"))
-MACHINE = "0123456789abcdef"
+MACHINE = replica.machine_fingerprint()
 MIRROR = b"""\
 # This repository is fleet's own: a copy of the clan's branch, made anew when it is gone. Do not edit: fleet does not
 # run git on a repository with another configuration, since that could name programs to run.
