@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from fleet import is_yes
+from fleet import YES
 from fleet.hosts.local import AT_THE_END, AT_THE_START, GUEST, Alarm, Call, LocalFolder, Reflog, TimeUpError, explained
 from fleet.hosts.payloads import HOSTS, PAYLOAD_BYTES_MAX, Payload
 from fleet.recall.ready import Ready
@@ -38,7 +38,7 @@ _NOTHING: _Output = (0, "", "")
 
 def main(argv: list[str]) -> int:
     """Answer one hook, given the words behind ``fleet hook``; return its exit code: 2 for a call that is blocked."""
-    if is_yes(os.environ.get("FLEET_DISABLED", "")):
+    if os.environ.get("FLEET_DISABLED", "").lower() in YES:
         return 0
     if argv[:1] in ([AT_THE_END], [AT_THE_START]):
         return _run_alone(*argv)

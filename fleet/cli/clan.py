@@ -151,13 +151,14 @@ def _pause(
 
 
 @app.command("resume")
-def _resume() -> None:
+def _resume() -> bool:
     """End a pause. The next sync sends what waited."""
     with output.opened() as workspace:
         was_paused = workspace.state.paused(workspace.wall())
         workspace.state.resume()
         text = "sharing goes on with the next `fleet sync`" if was_paused else "sharing was not paused"
         output.show({"paused": ""}, text)
+        return bool(was_paused)
 
 
 @app.command("leave")

@@ -108,7 +108,12 @@ def _show(workspace: Workspace, listing: Listing) -> None:
         _note_shown(workspace, entry)
     if not listing.entries:
         left = f"{counted(listing.to_state, 'correction')} without a lesson: fleet learn --waiting"
-        output.echo(f"nothing waits for a decision; {left}" if listing.to_state else _CAUGHT_UP)
+        if not workspace.agents_here() and (pairs := len(reviewing.undecided_pairs(workspace))):  # nobody has an inbox
+            output.echo(
+                f"no agent is named here, so nobody has an inbox; {counted(pairs, 'pair')} of lessons: fleet review"
+            )
+        else:
+            output.echo(f"nothing waits for a decision; {left}" if listing.to_state else _CAUGHT_UP)
     elif sys.stdin.isatty() and sys.stdout.isatty():
         _decide_each(workspace, output.agent_in(workspace), list(listing.entries))
     else:

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from fleet import is_yes
+from fleet import YES
 
 DISABLED = "fleet is turned off here (FLEET_DISABLED=1): nothing was read, logged or sent"
 EXIT_OTHER = 6
@@ -61,7 +61,7 @@ def run() -> int:
         return EXIT_OTHER
     # What only explains fleet is asked for by whoever wants to know what that variable is.
     explains = words[:1] in (["help"], ["--help"], ["-h"], ["--version"]) or words[1:] in (["--help"], ["-h"])
-    if is_yes(os.environ.get("FLEET_DISABLED", "")) and not explains:
+    if os.environ.get("FLEET_DISABLED", "").lower() in YES and not explains:
         print(DISABLED, file=sys.stderr)
         if "--json" in words:
             print('{"disabled":true}')

@@ -422,9 +422,7 @@ def cleaned(value: Any) -> Any:
     """
     if isinstance(value, str):
         return _cleaned(value)
-    if isinstance(
-        value, bytes
-    ):  # a line that the gate let pass: its texts are screened, and it is shown as it goes out
+    if isinstance(value, bytes):  # a line that the gate let pass, which has screened each text in it
         return screening.inert(value.decode("utf-8", "backslashreplace"))
     if isinstance(value, Mapping):
         return {cleaned(key): cleaned(each) for key, each in value.items()}

@@ -331,7 +331,7 @@ def _migrate(
     agents_md: Annotated[
         bool, flag("--agents-md", "Name the daily log in AGENTS.md, too, where it names the old file.")
     ] = False,
-) -> None:
+) -> bool:
     """Move a monolithic .agents.local.md to daily logs, topics and an index; the old file is kept beside it."""
     with output.acting() as (workspace, who):
         files, run, diff = consolidating.migrate(workspace, who, dry_run=dry_run, with_agents_md=agents_md)
@@ -339,6 +339,7 @@ def _migrate(
         rows += _ending(run, dry_run=dry_run) if rows else []
         rows = rows or [f"nothing to migrate: the scratchpad holds the directive and {READY} alone"]
         output.show({"files": files, "run": run, "diff": diff, "dry_run": dry_run}, rows)
+        return bool(run)
 
 
 # --- what it came to --------------------------------------------------------------------------------------------------

@@ -236,11 +236,12 @@ def _restore_backup(
 
 
 @app.command("upgrade")
-def _upgrade(yes: output.Confirmed = False) -> None:
+def _upgrade(yes: output.Confirmed = False) -> bool:
     """Convert a workspace that fleet 0.1 made, and its branch. Once; doing it again changes nothing."""
     with output.opened(of_any_version=True) as workspace:
         messages = moving.upgrade(workspace, yes=yes)
         output.show({"did": messages}, messages)
+        return workspace.files.written > 0
 
 
 @app.command("purge")

@@ -6,8 +6,9 @@ as it was: each value stands on its line, its further lines are indented by four
 parser sees a heading, a field, a fence or a rule, and comment marks in it are escaped.
 
 Five kinds of text: an entry; a *record*, the comment of a counted entry; a *mark*, the comment of an entry that was
-undone, or stated again; a *signal*, an entry whose pattern is still to be inferred; and a *statement*, a heading at the
-end of the page with what a signal teaches. Parser and writer are one module, since what is written must read back.
+undone, or stated again, and of a lesson that is private, or shared again; a *signal*, an entry whose pattern is still
+to be inferred; and a *statement*, a heading at the end of the page with what a signal teaches. Parser and writer are
+one module, since what is written must read back.
 """
 
 import hashlib
@@ -271,7 +272,8 @@ class Draft(NamedTuple):
 class Log(NamedTuple):
     """A parsed page: its entries, all its records, and its statements, each in file order.
 
-    ``marks`` has the number of an entry's last mark: odd for one that is undone, even for one that is stated again.
+    ``marks`` has the number of the last mark of an entry, odd for one that is undone, even for one that is stated
+    again; and that of a lesson, odd for one that is private, even for one that is shared again.
     """
 
     entries: tuple[Entry, ...]
@@ -316,9 +318,10 @@ class Log(NamedTuple):
         return cls(tuple(entries), tuple(records), stated, marks)._bound()
 
     @staticmethod
-    def format_mark(entry: str, number: int, at: str) -> str:
-        """Return the comment of an entry that was undone, with an odd number, or stated again, with an even one."""
-        return f"<!-- fleet {'undone' if number % 2 else 'stated-again'} {entry} at={at} n={number} -->"
+    def format_mark(marked: str, number: int, at: str) -> str:
+        """Return the mark of an entry or a lesson, by its id, with the number as in ``marks``."""
+        words = ("stated-again", "undone") if _CORRECTION_ID.fullmatch(marked) else ("shared-again", "private")
+        return f"<!-- fleet {words[number % 2]} {marked} at={at} n={number} -->"
 
     def is_undone(self, entry: str) -> bool:
         """Return whether an entry, by the id in its record, was undone."""
@@ -500,7 +503,10 @@ def _read_record(comment: str) -> Record | None:
     return Record(words[1], words[2], replica, at, values.get("session", ""), extra)
 
 
-_MARK = r"(?a)\s*fleet (?:undone|stated-again) (?P<id>c-[0-9a-f]{16}) at=\S+ n=(?P<number>\d{1,6})\s*"
+_MARK = (
+    r"(?a)\s*fleet (?:(?:undone|stated-again) (?=c)|(?:private|shared-again) (?=p))(?P<id>[cp]-[0-9a-f]{16})"
+    r" at=\S+ n=(?P<number>\d{1,6})\s*"
+)
 
 
 def _read_mark(comment: str, marks: dict[str, int]) -> None:

@@ -131,13 +131,21 @@ class CountedLog:
             return None
         line = self._workspace.record(self._agent, record.pattern) or Line(record.pattern)
         counted = line.undo_count(record.replica, "seen", _part_keys(self._agent, log.records)[entry])
-        path = self.log_file()
+        return self._append_mark(entry, counted, is_odd=is_undone)
+
+    def mark_scope(self, pattern: str, scope: str) -> None:
+        """Mark a lesson of the log as private or shared again, for whoever reads the log without the private file."""
+        if Record.search(self._workspace.files.page(self.log_file()), {pattern}):
+            self._append_mark(pattern, 0, is_odd=scope == PRIVATE)
+
+    def _append_mark(self, marked: str, least: int, *, is_odd: bool) -> bool:
+        """Append a mark with a number above ``least``; return False where the last one says the same."""
         with self._workspace.log_lock(self._agent):
-            number = max(counted, self.read_log().marks.get(entry, 0))
-            if number % 2 == is_undone:
+            number = max(least, self.read_log().marks.get(marked, 0))
+            if number % 2 == is_odd:
                 return False
-            row = Log.format_mark(entry, number + 1, self._workspace.wall())
-            self._workspace.files.append(path, f"\n{row}\n".encode())
+            row = Log.format_mark(marked, number + 1, self._workspace.wall())
+            self._workspace.files.append(self.log_file(), f"\n{row}\n".encode())
         return True
 
     def rights(self) -> dict[str, list[str]]:
@@ -234,6 +242,7 @@ def _finish_moves(workspace: Workspace) -> None:
             writer.hide(pattern, stamp)
         else:
             writer.publish(pattern, scope, stamp)
+        CountedLog(workspace, agent).mark_scope(pattern, scope)
     note_moves(workspace, [])
 
 
@@ -301,7 +310,9 @@ def _read_rest(noted: _Checkpoint, page: bytes) -> _UncountedPart | None:
 
 
 def _has_marks(page: bytes, records: Sequence[Record]) -> bool:
-    """Return whether an earlier entry of one of these lessons was undone: its session may be undone with it."""
+    """Return whether one of these lessons was made private, or its earlier entry undone, with its session perhaps."""
+    if any(f"<!-- fleet private {record.pattern} ".encode() in page for record in records):
+        return True
     if b"<!-- fleet undone " not in page:
         return False
     earlier = Record.search(page, {record.pattern for record in records})
@@ -392,8 +403,12 @@ class _Backlog:
         deltas = []
         for (pattern, replica), records in slots.items():
             is_known = self._workspace.private(self._writer.agent, pattern) is not None
-            # A person called it private, and the clan has not got it.
-            is_private = is_known or (pattern in named_private and self._workspace.patterns.line(pattern) is None)
+            # A person called it private, and the clan has not got it; or it was made private, and that file is gone.
+            is_private = (
+                is_known
+                or (pattern in named_private and self._workspace.patterns.line(pattern) is None)
+                or (self._read.log.marks.get(pattern, 0) % 2 == 1 and not self._has_scope(pattern))
+            )
             line = self._workspace.record(self._writer.agent, pattern) or Line(pattern)
             fresh = [each for each in records if each.at > line.counted_up_to(replica)]
             earlier = [*counted[pattern, replica], *(each for each in records if each not in fresh)]
@@ -410,6 +425,11 @@ class _Backlog:
             if not delta.is_empty():
                 deltas.append(delta)
         return [*deltas, *self._undo_old_names()]
+
+    def _has_scope(self, pattern: str) -> bool:
+        """Return whether the private file says whose a lesson is: it goes before the log's mark."""
+        own = self._workspace.own_notes(self._writer.agent, pattern)
+        return own is not None and SCOPE in fold(own).edited
 
     def _undo_numbers(self, records: Sequence[Record], *, is_private: bool) -> dict[str, dict[str, int]]:
         """Return the undo counts of a lesson's entries, and of the sessions of which they are all."""

@@ -268,7 +268,8 @@ def _check_format(tree: GitTree, commit: str) -> None:
             "Nothing was written, and nothing is lost"
         )
     # Once a tree of the branch was taken in it is fleet's, whatever somebody took out of it since.
-    if (foreign := sorted({*paths} - {FRONT_PAGE})) and not tree.head() and not _has_lines(tree, paths):
+    foreign = sorted(path for path in paths if "/" not in path and path != FRONT_PAGE)
+    if foreign and not tree.head() and not _has_lines(tree, paths):
         raise RefusedError(
             f"the branch holds {listed(foreign)}, and no line of fleet's: a push would replace what somebody else has "
             "there. Nothing was written; name another branch: `fleet init --branch NAME`"
@@ -276,10 +277,10 @@ def _check_format(tree: GitTree, commit: str) -> None:
 
 
 def _has_lines(tree: GitTree, paths: Paths) -> bool:
-    """Return whether a tree has any line that fleet wrote."""
+    """Return whether a tree has any line that fleet wrote, of a newer version too."""
     files = ((Kind.of(path), path, blob.oid) for path, blob in paths.items())
     read = (LineReader().entries(kind, [tree.read(oid)], path) for kind, path, oid in files if kind)
-    return any(isinstance(entry, Line | Discovery) for entries in read for _, entry in entries)
+    return any(True for entries in read for _ in entries)
 
 
 def _new_lines_of_ours(workspace: Workspace, before: Paths, after: Paths) -> list[Line]:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
-from fleet import is_yes
+from fleet import YES
 from fleet.model import limits
 from fleet.model.errors import UsageError
 from fleet.store import homes
@@ -236,7 +236,7 @@ class Reflect(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             max_usd=_amount(environment.get("REFLECTION_MAX_BUDGET_USD", ""), self.max_usd),
             daily_usd=_amount(environment.get("REFLECTION_DAILY_CAP_USD", ""), self.daily_usd),
             idle_min=_amount(environment.get("REFLECTION_IDLE_MIN", ""), self.idle_min),
-            off=is_yes(environment.get("REFLECTION_DISABLED", "")) or self.off,
+            off=environment.get("REFLECTION_DISABLED", "").lower() in YES or self.off,
         )
 
     @staticmethod

@@ -267,7 +267,8 @@ class Workspace:
         """
         machine, lent = self.world.machine(), self.world.lent()
         own = {found.agent for found in register.replicas if found.machine == machine or found.name == lent}
-        return own | {*Changes(self.root).named()}
+        is_all = own.issuperset([register.default_agent, *(found.agent for found in register.replicas)])
+        return own if is_all else own | {*Changes(self.root).named()}
 
     def emoji(self) -> Mapping[str, str]:
         """Return agent to emoji, as ``members.toml`` has them."""

@@ -220,7 +220,7 @@ class _Word(msgspec.Struct, frozen=True):
 
 
 class ParsedText:
-    """Parsed text of a lesson. Only its stems are worked out for each text: most are far away.
+    """Parsed text of a lesson. Only the stems and their sequence are worked out for each text: most are far away.
 
     ``stems``: of the words that are neither stop words nor negators; of stop words, too, where that leaves one at most.
     """
@@ -230,7 +230,7 @@ class ParsedText:
         self._clauses = clauses
         content = frozenset(w.stem for w in words if w.is_exact or not (w.text in stop or w.is_negator))
         self.stems = content if len(content) > 1 else frozenset(w.stem for w in words if not w.is_negator)
-        self._tokens = frozenset(token for stem in self.stems for token in stem.split())
+        self._sequence = [w.stem for w in words if w.stem in self.stems]
         self.numbers = numbers
 
     @classmethod
@@ -243,6 +243,8 @@ class ParsedText:
 
     def score(self, other: "ParsedText", least: float = 0.0) -> float:
         """Return the share of their words that two texts have in common, 0 to 1; 0 where it cannot reach ``least``."""
+        from rapidfuzz import fuzz
+
         a, b = self.stems, other.stems
         if not a or not b:
             return 0.0
@@ -250,7 +252,7 @@ class ParsedText:
         words = 0.5 * 2 * shared / (len(a) + len(b)) + 0.2 * shared / min(len(a), len(b))
         if words + 0.3 < least:
             return 0.0
-        return round(words + 0.3 * _token_set_ratio(self._tokens, other._tokens) / 100, 3)
+        return round(words + 0.3 * fuzz.token_set_ratio(" ".join(self._sequence), " ".join(other._sequence)) / 100, 3)
 
     def differences(self, other: "ParsedText") -> tuple[str, ...]:
         """Return what differs from another text, of ``DIFFERENCES``."""
@@ -339,30 +341,6 @@ class ParsedText:
             if left and right:
                 relations.append((*((right, left) if _FIRST[word.text] else (left, right)), is_in_time))
         return relations
-
-
-def _token_set_ratio(one: frozenset[str], other: frozenset[str]) -> float:
-    """Return how alike two sets of words are spelt, 0 to 100: their token set ratio (Cohen, fuzzywuzzy, 2011)."""
-    rests = [" ".join(sorted(words)) for words in (one - other, other - one)]
-    shared = len(" ".join(one & other))
-    if not all(rests):
-        return 100.0 * (shared > 0)
-    sizes = [shared + (shared > 0) + len(rest) for rest in rests]
-    different = sum(map(len, rests)) - 2 * _common_length(*rests)
-    shares = (different, sum(sizes)), (min(sizes) - shared, min(sizes) + shared)
-    return max(100 - 100 * letters / of for letters, of in shares)
-
-
-def _common_length(one: str, other: str) -> int:
-    """Return the length of the longest common subsequence of two texts, bit-parallel (Hyyro, 2004)."""
-    places: dict[str, int] = {}
-    for index, char in enumerate(one):
-        places[char] = places.get(char, 0) | 1 << index
-    row = whole = (1 << len(one)) - 1  # each letter of ``one`` that is in the subsequence is a zero
-    for char in other:
-        matches = row & places.get(char, 0)
-        row = (row + matches) | (row - matches)
-    return len(one) - (row & whole).bit_count()
 
 
 _lists = cache(partial(sections, "words.txt"))

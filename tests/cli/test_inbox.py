@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -587,3 +588,18 @@ def test_an_empty_inbox_names_the_corrections_that_lack_a_lesson(w):
     assert "nothing waits for a decision" in shown
     assert "1 correction without a lesson: fleet learn --waiting" in shown
     assert "caught up" not in shown
+
+
+def test_in_a_clone_without_an_agent_it_names_the_pairs_that_a_review_asks_about(stage):
+    for agent, right, wrong in (("velma", "npm", "pnpm"), ("tank", "pnpm", "npm")):
+        stage.join(agent)
+        stage.correct(agent, f"Use {right}, never {wrong}, to change dependencies in this repository")
+        stage.run(agent, "sync")
+    (stage.folder / "w").mkdir()
+    for name in ("fleet.toml", "clan-learnings"):
+        source = stage.folder / "tank" / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, stage.folder / "w" / name)
+    assert "1 pair of lessons that contradict each other: fleet review" in stage.run("w").stdout
+    said = stage.run("w", "inbox").stdout
+    assert "1 pair of lessons: fleet review" in said
+    assert "all caught up" not in said

@@ -54,7 +54,7 @@ def on_a_terminal(
             [sys.executable, "-m", "fleet", command, *words],
             shell.environment(TERM=term, COLUMNS="300"),
         )
-    shown, seen, until = "", 0, time.monotonic() + 30
+    shown, seen, until = "", 0, time.monotonic() + 120
     with suppress(OSError):  # it has ended
         while time.monotonic() < until:
             if not select.select([handle], [], [], 1)[0]:

@@ -87,7 +87,6 @@ _LEFT_TO_STAND = (
     ("observe", "fix", "Quoted", "it"),
     ("mutate", "M5", "--failed", "a", "--switch", "b", "--why", "c"),
     ("pause",),
-    ("resume",),
     ("install", "claude-code"),
     ("init", "--author", "none"),
 )
@@ -104,6 +103,25 @@ def test_a_command_that_leaves_no_run_is_not_passed_over_for_an_older_one(w, wor
     (run,) = [each["id"] for each in listed(w) if each["kind"] == "correct"]
     undo(w, run)
     assert known(w)[LESSON] == "retired"
+
+
+@pytest.mark.parametrize("command", ["migrate", "resume", "upgrade"])
+def test_a_command_that_found_nothing_to_do_is_passed_over(w, command):
+    (w.folder / "w/.agents.local.md").write_text("# Scratchpad\n\n- 2026-05-01: the build is slow\n")
+    w.run("w", "migrate")
+    w.run("w", "pause")
+    w.run("w", "resume")
+    w.correct("w", LESSON)
+    w.run("w", command)
+    assert undo(w)["kind"] == "correct"
+    assert known(w)[LESSON] == "retired"
+
+
+def test_the_end_of_a_pause_is_not_passed_over(w):
+    w.correct("w", LESSON)
+    for command in ("pause", "resume"):
+        w.run("w", command)
+    assert "the last command here was `fleet resume`" in w.run("w", "undo", expect=1).stderr
 
 
 def test_the_last_command_is_the_one_after_a_clock_that_ran_ahead_was_set_back(w):

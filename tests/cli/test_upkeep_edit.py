@@ -140,6 +140,42 @@ def test_a_lesson_made_private_stays_here_with_all_that_follows(stage):
     assert [(each.id, each.count("seen")) for each in stage.edition()] == [(pattern, 3)]
 
 
+@pytest.mark.parametrize("where", ["w", "velma"])
+@pytest.mark.parametrize("scope", ["private", "clan"])
+def test_the_log_alone_says_whether_its_lesson_is_private(stage, where, scope):
+    """In a copy of the log in another folder, or after the private file and the databases were lost."""
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    for each in ("private", "clan", scope):
+        stage.run("velma", "edit", pattern, "--set", f"scope={each}")
+    home = stage.folder / "velma/agents/velma"
+    if where == "w":
+        stage.run("w", "init", "--agent", "velma", "--remote", str(stage.remote))
+        (stage.folder / "w/agents/velma/corrections.md").write_bytes((home / "corrections.md").read_bytes())
+    else:
+        for path in (home / "notes.jsonl", *(stage.folder / "velma/.fleet").glob("*-*.db*")):
+            path.unlink(missing_ok=True)
+    stage.run(where, "sync")
+    stage.correct(where, LESSON, "--right", "in other words")
+    stage.run(where, "sync")
+    assert json.loads(stage.run(where, "show", pattern, "--json").stdout)["seen"] == 2
+    assert bool(stage.git("for-each-ref", where="clan.git")) == (scope == "clan"), "it left"
+
+
+def test_a_lesson_that_was_sent_and_is_private_since_takes_no_new_words_out_where_its_file_is_lost(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    stage.run("velma", "sync")
+    stage.run("velma", "edit", pattern, "--set", "scope=private")
+    stage.correct("velma", LESSON, "--right", "in other words")
+    for path in (stage.folder / "velma/agents/velma/notes.jsonl", *(stage.folder / "velma/.fleet").glob("*-*.db*")):
+        path.unlink()
+    stage.run("velma", "sync")
+    [found] = stage.edition()
+    assert (found.count("seen"), found.correct) == (1, "r")
+    assert json.loads(stage.run("velma", "show", pattern, "--json").stdout)["seen"] == 2
+
+
 def test_a_lesson_made_private_after_it_was_sent_stays_with_the_clan_as_it_was(stage):
     stage.join("velma")
     pattern = stage.correct("velma", LESSON)

@@ -88,7 +88,8 @@ def test_what_git_tracks_of_a_guest_is_taken_over_by_a_persons_yes_alone(hostile
 
 
 def test_an_earlier_place_of_homes_brings_no_guest(hostile: Clone):
-    clone = hostile.clone(**{f"old/guest/{name}": text for name, text in HOME.items()}, **{".fleet/homes": "old\nagents\n"})
+    more = {f"old/guest/{name}": text for name, text in HOME.items()}
+    clone = hostile.clone(**more, **{".fleet/homes": "old\nagents\n"})
     hostile.start()
     hostile.run("clone", "init", "--agent", "bob")
     assert LESSON not in hostile.run("clone", "start").stdout

@@ -115,7 +115,7 @@ def test_the_end_of_a_session_is_reflected_on_by_a_process_of_its_own(place, tal
     (place.folder / "fleet.toml").write_text("[hook]\nsync_at_end = false\n")
     began = time.monotonic()
     place.hook("SessionEnd", {"transcript_path": str(talk.path), "prompt_id": "1", "reason": "exit"})
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     records = place.folder / "agents/tank/reflections.jsonl"
     until = time.monotonic() + 60
     while not records.exists() and time.monotonic() < until:

@@ -26,7 +26,7 @@ BELOW = {
 THIRD_PARTY = {
     "crdt": {"pycrdt"},  # in one module alone, see below
     "fleet.model": {"msgspec"},
-    "fleet.text": {"markdown_it", "msgspec"},
+    "fleet.text": {"markdown_it", "msgspec", "rapidfuzz"},
     "fleet.store": {"msgspec"},
     "fleet.learn": {"msgspec"},
     "fleet.share": {"anyio", "msgspec", "websockets"},

@@ -22,7 +22,7 @@ from fleet.hosts import local
 from fleet.learn.corrections_md import Log
 from fleet.model.errors import FleetError
 from fleet.serve import schedule, sidecar
-from fleet.serve.schedule import Fingerprints, Marks, TickResult, LocalWork
+from fleet.serve.schedule import Fingerprints, LocalWork, Marks, TickResult
 from fleet.serve.sidecar import _Sidecar
 from fleet.store.config import Config
 from tests.serve.conftest import QUICK, Crew, until
