@@ -377,7 +377,7 @@ def _promote(workspace: Workspace, agent: str, row: Entry, recurrence: Recurrenc
     except DiskError as why:
         raise RefusedError(f"{auto_reflect.AGENTS_FILE} was not written ({why}): {row.item!r} waits") from why
     if recurrence is not None:
-        Inbox(workspace).settle("promotion", _key(row), summary)
+        Inbox(workspace).settle("promotion", _key(row), summary, done)
     return done
 
 

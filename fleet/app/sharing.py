@@ -223,8 +223,8 @@ def _allowed_remote(workspace: Workspace) -> tuple[GitRemote | None, str]:
 
 
 def _unread(workspace: Workspace) -> str:
-    """Return that the configuration cannot be read, so that no remote is known; "" where it can."""
-    return "" if workspace.config.is_read else f"{config.FILE_NAME} cannot be read, and may name a remote"
+    """Return that the configuration cannot be used, so that no remote is known; "" where it can."""
+    return "" if workspace.config.is_read else f"{config.FILE_NAME} cannot be used as it is, and may name a remote"
 
 
 def _ensure_replica(workspace: Workspace, agent: str) -> None:

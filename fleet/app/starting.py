@@ -464,10 +464,12 @@ class Guards:
         _check_decision(decision, until, workspace.wall()[:10])
         lesson = find(workspace, prefix)
         step = mentions.guardable(lesson.trigger, lesson.text, lesson.correct, lesson.value("wrong"))
-        if not triggers.parse(step) or not lesson.is_present:
+        if not lesson.is_present:
+            raise NoError(f"{lesson.id} is retired, and guards nothing. Nothing was changed; fleet restore {lesson.id}")
+        if not triggers.parse(step):
             raise NoError(
-                f"{lesson.id} is retired, or names no command and no file but those of the right way: there is no step "
-                f'to guard. Nothing was changed; give it one: fleet edit {lesson.id} --set trigger="Bash:git push*"'
+                f"{lesson.id} names no command and no file but those of the right way: there is no step to guard. "
+                f'Nothing was changed; give it one: fleet edit {lesson.id} --set trigger="Bash:git push*"'
             )
         before = next((raw for raw, each in self._decisions() if each.id == lesson.id), None)
         consent_text = msgspec.json.encode(_Guard(lesson.id, decision, until, step, _words_of(lesson))).decode()

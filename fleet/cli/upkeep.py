@@ -298,7 +298,7 @@ def _sections(status: dict[str, Any], workspace: Workspace) -> Iterator[tuple[st
     yield "agent", f"{status['agent']}{replica}{unnamed if status['agent'] == GUEST else ''}"
     remote = f"{status['remote']}, branch {status['branch']}" if status["remote"] else ""
     is_read = workspace.config.is_read
-    unknown = "none named; works offline" if is_read else f"{CONFIG} cannot be read, and may name one"
+    unknown = "none named; works offline" if is_read else f"{CONFIG} cannot be used as it is, and may name one"
     yield "remote", remote or unknown
     yield "last sync", output.when(status["last_sync"]) or _no_sync(status)
     yield "failed", status["sync_failed"]

@@ -291,6 +291,8 @@ class Reflog:
         self._name = f"{crc32(os.path.realpath(self._path).encode('utf-8', 'surrogateescape')):08x}"
         try:
             self._size = os.stat(self._path).st_size if self._path else -1
+        except FileNotFoundError:
+            self._size = 0  # of a repository without a commit: its first one is new
         except OSError:
             self._size = -1
 

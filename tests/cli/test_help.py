@@ -309,7 +309,7 @@ def test_addresses_and_zones_that_can_be_are_set_and_unset(w):
 def test_a_file_that_cannot_be_read_may_name_a_remote_so_a_sync_does_not_say_that_none_is_named(w):
     (w.folder / "w/fleet.toml").write_text('[share]\nremote = "')
     told = w.run("w", "sync", expect=3).stdout
-    assert "fleet.toml cannot be read, and may name a remote. All is kept here" in told
+    assert "fleet.toml cannot be used as it is, and may name a remote. All is kept here" in told
     w.git("-C", str(w.folder / "w"), "init", "--quiet")
     w.git("-C", str(w.folder / "w"), "remote", "add", "origin", str(w.remote))
     assert "may name a remote" in w.run("w", "sync", "--yes", expect=3).stdout, "no other place is offered instead"
@@ -329,7 +329,7 @@ def test_what_names_the_clan_and_cannot_be_used_is_named_and_nothing_is_sent(w, 
     w.correct("w", "Quote every variable in a shell script")
     done = w.run("w", "sync", expect=3)
     assert told in done.stderr
-    assert "nothing was sent: fleet.toml cannot be read, and may name a remote" in done.stdout
+    assert "nothing was sent: fleet.toml cannot be used as it is, and may name a remote" in done.stdout
     assert w.git("for-each-ref", where="clan.git") == ""
 
 

@@ -129,15 +129,13 @@ def moved(hostile: Clone, where: str) -> None:
     register.write_text(register.read_text().replace(machine_fingerprint(), ELSEWHERE))
 
 
-def test_a_workspace_from_another_machine_goes_on_once_its_agent_is_named(hostile: Clone):
+def test_a_workspace_from_another_machine_goes_on_as_its_agent(hostile: Clone):
     hostile.run("w", "init", "--agent", "velma", "--remote", str(hostile.remote))
     hostile.correct("w", LESSON)
     hostile.run("w", "sync")
     moved(hostile, "w")
     (hostile.folder / "w/.fleet/ready").rename(hostile.folder / "ready")
     hostile.correct("w", LESSON)
-    assert hostile.default("w") == "guest"
-    hostile.run("w", "init", "--agent", "velma")
     assert hostile.default("w") == "velma"
     hostile.run("w", "sync")
     assert hostile.seen("w") == {LESSON: 2}

@@ -88,6 +88,13 @@ def test_a_lesson_that_names_no_step_guards_none(place):
     assert "trigger" in said
 
 
+def test_a_retired_lesson_guards_nothing_and_is_told_so_and_no_other_reason(place, lesson):
+    place.fleet("retire", lesson)
+    told = place.fleet("guard", lesson, "deny", expect=1).stderr
+    assert f"{lesson} is retired, and guards nothing" in told
+    assert "step" not in told
+
+
 def test_a_guard_made_of_a_lessons_own_words_stops_what_went_wrong_and_never_the_right_way(place):
     place.fleet("init", "--agent", "tank")
     words = ("--wrong", "npm install", "--right", "pnpm install", "--pattern", "Use pnpm in this repository, never npm")

@@ -1296,12 +1296,12 @@ def test_a_broken_configuration_is_named_at_each_start_and_where_nothing_was_sen
         assert warning.startswith(f"fleet: nothing is shared until fleet.toml is mended: {path} cannot be read (")
         assert "at line" in warning
     place.hook("SessionEnd", {"reason": "other"})
-    said = "settled; nothing was sent: fleet.toml cannot be read, and may name a remote"
+    said = "settled; nothing was sent: fleet.toml cannot be used as it is, and may name a remote"
     until = time.monotonic() + 60
     while said not in [each["what"] for each in place.log()] and time.monotonic() < until:
         time.sleep(0.05)
     assert said in [each["what"] for each in place.log()]
-    assert "\nremote      fleet.toml cannot be read, and may name one\n" in place.fleet("status").stdout
+    assert "\nremote      fleet.toml cannot be used as it is, and may name one\n" in place.fleet("status").stdout
     path.write_text("")
     assert "systemMessage" not in json.loads(place.hook("SessionStart", {"source": "startup"}).stdout or "{}")
 

@@ -177,6 +177,16 @@ def test_a_commit_is_seen_in_the_reflog_and_not_in_the_command(project):
     assert len(project.seen()) == 2
 
 
+def test_the_first_commit_of_a_repository_is_seen(project):
+    project.hook("SessionStart", {"source": "startup"})
+    project.bash("ls")
+    commit(project, "begin with the parser")
+    project.bash("make ship")
+    assert [line.partition("| ")[2].partition(" <!--")[0] for line in project.seen()] == [
+        "Commit: begin with the parser"
+    ]
+
+
 def test_a_revert_is_a_dead_end(project):
     commit(project, "first")
     project.write("a.txt", "a")
@@ -555,6 +565,17 @@ def test_a_row_that_waited_waits_again_when_its_promotion_is_undone(project):
     project.close("session3")
     assert GOTCHA not in project.read("AGENTS.md")
     assert [row[1] for row in project.rows()] == [GOTCHA]
+
+
+def test_a_row_that_waits_again_in_the_inbox_has_its_evidence(project):
+    three_sessions(project)
+    (item,) = json.loads(project.fleet("inbox", "--json").stdout)["waiting"]
+    assert len(item["evidence"]) == 3
+    project.write(".agents.local.md", project.page.replace("promote=suggest", "promote=auto"))
+    project.close("session3")
+    project.fleet("undo", re.search(r"fleet undo (reflect-\S+)", project.page)[1])
+    (again,) = json.loads(project.fleet("inbox", "--json").stdout)["waiting"]
+    assert (again["id"], again["evidence"]) == (item["id"], item["evidence"])
 
 
 def test_of_two_promotions_the_later_one_stays_in_its_place_when_the_first_is_undone(project):
