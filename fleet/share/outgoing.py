@@ -219,27 +219,31 @@ class Outbox:
         Only by the edition that was fetched: the line that covers one that goes is known to stay.
         """
         for kind in KINDS:
-            if kind.edition not in self._paths or not (always or self._is_heavy(kind)):
-                continue
-            paths = [path for path in self._paths if path.startswith(f"{kind.name}.d/")]
-            shards = {path: data for path in paths if (data := self._content(path, changed))}
-            ids = {entry.id for path, data in shards.items() for _, entry in LineReader().entries(kind, [data], path)}
-            edition = _entries_under(ids, kind, self._content(kind.edition, changed)) if ids else {}
-            for path, data in shards.items():
-                if len(kept := _without_covered(kind, data, path, edition)) < len(data):
-                    changed[path] = kept
+            if kind.edition in self._paths and (always or self._is_heavy(kind)):
+                uncovered = self._uncovered(kind, changed).items()
+                changed |= {path: kept for path, (data, kept) in uncovered if len(kept) < len(data)}
+
+    def _uncovered(self, kind: Kind, changed: Files) -> dict[str, tuple[bytes, bytes]]:
+        """Return each shard's content, and the part of it that the tree's edition does not cover."""
+        paths = [path for path in self._paths if path.startswith(f"{kind.name}.d/")]
+        shards = {path: self._content(path, changed) for path in paths}
+        if not any(shards.values()):
+            return {}
+        ids = {entry.id for path, data in shards.items() for _, entry in LineReader().entries(kind, [data], path)}
+        edition = _entries_under(ids, kind, self._content(kind.edition, changed))
+        return {path: (data, _without_covered(kind, data, path, edition)) for path, data in shards.items()}
 
     # --- editions ---------------------------------------------------------------------------------------------------
 
     def edition(self, *, always: bool) -> Files:
         """Return the files of a new edition, the join of the fetched tree, to be pushed as a commit of its own.
 
-        No files where the tree's edition is that join, or, unless ``always``, while the shards are a small share of a
-        large clan's tree: whoever sends lines takes out those that the edition covers, so the others are left.
+        No files when none is due, unless ``always``. In a small clan it is due whenever the tree's edition is not the
+        join of the tree; in others, when it does not cover a given share of the tree.
         """
         files: Files = {}
         for kind in KINDS:
-            if always or self._is_heavy(kind):
+            if always or self._is_due(kind):
                 data = self._workspace.db.edition(kind)
                 if data and (len(data) != self._size(kind) or data != self._content(kind.edition)):
                     files[kind.edition] = data
@@ -247,6 +251,19 @@ class Outbox:
 
     def _size(self, kind: Kind) -> int:
         return self._paths[kind.edition].size if kind.edition in self._paths else 0
+
+    def _is_due(self, kind: Kind) -> bool:
+        if self._is_small or not self._is_heavy(kind):
+            return self._is_small
+        share = self._workspace.config.keep.edition_uncovered_share
+        oids = " ".join(blob.oid for path, blob in sorted(self._paths.items()) if Kind.of(path) is kind)
+        mark = hashlib.blake2b(f"{share} {oids}".encode(), digest_size=16).hexdigest()
+        if self._workspace.db.noted(f"not due: {kind.name}") == mark:
+            return False
+        if sum(len(kept) for _, kept in self._uncovered(kind, {}).values()) > share * self._size(kind):
+            return True
+        self._workspace.db.note(f"not due: {kind.name}", mark)  # the same files are read once
+        return False
 
 
 def _is_retired(part: Line) -> bool:
