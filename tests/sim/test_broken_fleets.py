@@ -23,7 +23,7 @@ from fleet.share import exchange, outgoing
 from fleet.share.remote import Files, Mark
 from fleet.store import ingest, rows, workspace
 from fleet.store.ingest import Ingest
-from fleet.store.lines import KINDS, PATTERNS, Kind, LineReader
+from fleet.store.lines import PATTERNS, Kind, LineReader
 from fleet.store.query import Patterns
 from fleet.store.workspace import Writer
 from tests.memory_remote import MemoryTree
@@ -80,15 +80,12 @@ def lost_lines_are_not_sent_again(patch: pytest.MonkeyPatch) -> None:
 
 def shards_lose_what_only_an_edition_of_ours_covers(patch: pytest.MonkeyPatch) -> None:
     """The edition that would be pushed next counts as one that was."""
-    drop_covered = outgoing.Outbox._drop_covered
+    uncovered = outgoing.Outbox._uncovered
 
-    def by_our_own(self: outgoing.Outbox, changed: Files, *, always: bool) -> None:
-        own = {kind.edition: self._workspace.db.edition(kind) for kind in KINDS}
-        with_own = changed | own
-        drop_covered(self, with_own, always=always)
-        changed.update({path: data for path, data in with_own.items() if path not in own})
+    def by_our_own(self: outgoing.Outbox, kind: Any, changed: Files) -> object:
+        return uncovered(self, kind, changed | {kind.edition: self._workspace.db.edition(kind)})
 
-    patch.setattr(outgoing.Outbox, "_drop_covered", by_our_own)
+    patch.setattr(outgoing.Outbox, "_uncovered", by_our_own)
 
 
 def shards_are_swept(patch: pytest.MonkeyPatch) -> None:
