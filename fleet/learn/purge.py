@@ -95,7 +95,7 @@ class Purge:
         edges = [
             (each.id, each.merged_into)
             for each in self._workspace.patterns.some(group)
-            if each.merged_into and each.edited[MERGED_INTO][1] in ours
+            if each.merged_into and each.edited.get(MERGED_INTO, ("", ""))[1] in ours
         ]
         near = next((each for each in Merges.connected(edges) if pattern in each), [pattern])
         here = [pattern, *(each for each in near if each != pattern)]
@@ -111,14 +111,22 @@ class Purge:
                 self._strip([line.id])
 
     def _mark(self, writer: Writer, part: Line, redact: Callable[[Any], Any]) -> None:
-        """Mark the values in a part of a record, and redact each field of which no other value is left."""
-        fields, stamp = [field for field, _ in part.values()], writer.tick()
+        """Mark the values in a part of a record, and redact each field of which no other value is left.
+
+        A mark of an edit covers its writer's first wording, too: that is said again where it is what is shown here.
+        """
+        policy, stamp = self._workspace.policy(), writer.tick()
         line = self._workspace.patterns.line(part.id) or part
-        left = fold(line.without_purged(edits.purge(part, dict.fromkeys(fields), writer.name, stamp))).fields
-        shown = fold(line, self._workspace.policy()).fields
-        lost = [field for field in fields if field not in left and field in shown]  # not shown: its writer is blocked
-        redacted = dict.fromkeys(fields) | {field: redact(shown[field]) for field in lost}
-        writer.append(PATTERNS, [edits.purge(part, redacted, writer.name, stamp)])
+        marks = edits.purge(part, {field: None for field, _ in part.values()}, writer.name, stamp)
+        shown, left = fold(line, policy).fields, fold(line.without_purged(marks), policy).fields
+        others, of_all = fold(line.without(part), policy).fields, fold(line.without(part)).fields
+        new: dict[str, Any] = {}
+        for field, _ in part.values():
+            if field in others:
+                new[field] = others[field] if left.get(field) != others[field] else None
+            else:  # what somebody says whose words do not count here is no reason to say anything
+                new[field] = redact(shown[field]) if field in shown and field not in of_all else None
+        writer.append(PATTERNS, [edits.purge(part, new, writer.name, stamp)])
 
     def own_wordings(self, writer: Writer) -> None:
         """Purge what this machine said, and did not send, of a purged lesson before it knew of the purge."""
@@ -126,7 +134,7 @@ class Purge:
         purged = set(workspace.db.purged_ids())
         unsent = [each.id for each in workspace.db.outgoing() if isinstance(each, Line)] if purged else []
         for pattern in sorted(purged.intersection(unsent)):
-            unaware = (workspace.patterns.line(pattern) or Line(pattern)).unaware_wordings(ours)
+            unaware = (workspace.patterns.line(pattern) or Line(pattern)).unaware_wordings(ours, REDACTED)
             if not unaware.is_empty():
                 redacted = {field: _redaction(value) for field, value in unaware.items()}
                 writer.append(PATTERNS, [edits.purge(unaware, redacted, writer.name, writer.tick())])

@@ -233,12 +233,24 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
                     columns[other] = columns.get(other, NOTHING).joined(Column(set={field: edit}))
         return Line(self.id, columns)
 
-    def unaware_wordings(self, writers: Collection[str]) -> "Line":
+    def without(self, part: "Line") -> "Line":
+        """Return a line without the wordings and edits in another: of one writer and field, with the same value."""
+        columns: dict[str, Column] = {}
+        for writer, column in self.w.items():
+            theirs = part.w.get(writer, NOTHING)
+            first = {field: value for field, value in column.first.items() if theirs.first.get(field, NOTHING) != value}
+            edits = {field: edit for field, edit in column.set.items() if theirs.set.get(field) != edit}
+            columns[writer] = msgspec.structs.replace(column, first=first, set=edits)
+        return Line(self.id, columns)
+
+    def unaware_wordings(self, writers: Collection[str], redacted: str) -> "Line":
         """Return the first wordings of some writers in fields that are purged: said before they knew of the purge.
 
-        Who purges a lesson retires it, too. Marks without a remove cover single values, and others' words stay.
+        Who purges a lesson retires it, or says ``redacted`` in place of its text. Other marks cover single values, and
+        others' words stay.
         """
-        columns_of_purgers = [column for column in self.w.values() if column.purge and column.rem]
+        columns = [column for column in self.w.values() if column.purge]
+        columns_of_purgers = [each for each in columns if each.rem or redacted in (v for _, v in each.set.values())]
         fields = {field for column in columns_of_purgers for marks in column.purge.values() for field in marks}
         own = {writer: Column(first=self.w[writer].first) for writer in self.w.keys() & writers}
         return Line(self.id, own).chosen(lambda field, _: field in fields)

@@ -84,6 +84,8 @@ _SETTINGS = (
     "http.followRedirects=false",
     # What a repository that is unpacked, or lies in a folder of another, would name programs for.
     "log.showSignature=false",
+    "core.checkStat=default",
+    "core.trustCtime=true",
     "safe.bareRepository=explicit",
     "init.defaultRefFormat=files",
 )
