@@ -59,12 +59,11 @@ def read_all(root: str, paths: Iterable[Path] = ()) -> Iterator[Session]:
 def stored(root: str) -> list[Path]:
     """Return the paths of the transcripts of a project that hosts keep on this machine.
 
-    Codex and Copilot have one folder for all projects, and Claude Code names two projects' folders alike. So a session
-    is of a project where its transcript names that; one of Gemini CLI where its folder does: two projects of one name
-    have folders that differ by a number.
+    Codex and Copilot have one folder for all projects. So a session is of a project where its transcript names that;
+    one of Gemini CLI where its folder does: two projects of one name have folders that differ by a number.
     """
     home = Path.home()
-    claude = [path for folder in _claude_folders() for path in sorted(folder.glob("*.jsonl"))]
+    claude = [path for folder in folders(root) for path in sorted(folder.glob("*.jsonl"))]
     codex = Path(os.environ.get("CODEX_HOME") or home / ".codex")
     shared = [
         *(codex / "sessions").glob("*/*/*/rollout-*.jsonl"),
@@ -84,18 +83,28 @@ def folders(root: str) -> list[Path]:
     It names them by the real path of the folder that it was started in: ``-x-o-web`` is ``/x/o/web`` and ``/x/o-web``
     alike, so a session in it must name this project. A folder without any is taken by the project's very name.
     """
-    names = {re.sub(r"[^A-Za-z0-9]", "-", path) for path in (root, os.path.realpath(root))}
+    names = {re.sub(r"[^A-Za-z0-9]", "-", path) for path in (root, os.path.realpath(root), *_worktrees(root))}
+    home = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
     found: list[Path] = []
-    for folder in _claude_folders():
-        began = [_began_in(path) for path in folder.glob("*.jsonl")]
-        if any(_is_inside(each, root) for each in began) or (folder.name in names and not any(began)):
-            found.append(folder)
+    for folder in sorted((home / "projects").glob("*")):
+        if any(f"{folder.name}-".startswith(f"{name}-") for name in names):
+            began = [_began_in(path) for path in folder.glob("*.jsonl")]
+            if any(_is_inside(each, root) for each in began) or (folder.name in names and not any(began)):
+                found.append(folder)
     return found
 
 
-def _claude_folders() -> list[Path]:
-    home = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
-    return sorted((home / "projects").glob("*"))
+def _worktrees(root: str) -> list[str]:
+    """Return the folders that correspond to a workspace's root in the git worktrees of its main checkout."""
+    top = root
+    while not os.path.lexists(os.path.join(top, ".git")) and top != os.path.dirname(top):
+        top = os.path.dirname(top)
+    marks = []
+    for path in sorted(Path(top, ".git", "worktrees").glob("*/gitdir")):
+        mark = os.fsdecode(homes.read(os.fspath(path), _FOLDER_CHARS_MAX)).strip().replace("\0", "")
+        marks += [os.path.join(path.parent, mark)] if mark else []
+    below = os.path.relpath(root, top)
+    return [os.path.normpath(os.path.join(os.path.dirname(each), below)) for each in marks]
 
 
 def _is_inside(folder: str, root: str) -> bool:
