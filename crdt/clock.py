@@ -35,7 +35,7 @@ def nearest(ms: int) -> Stamp:
 
 def moment(ms: int) -> str:
     """Return a moment as text; "" for 0, which is none, and for one that no text can express."""
-    return pack(ms) if 0 < ms <= MS_MAX else ""
+    return f"{pack(ms)[:19]}Z" if 0 < ms <= MS_MAX else ""
 
 
 def ticked(wall_ms: int, last: Stamp) -> Stamp:

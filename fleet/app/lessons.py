@@ -213,6 +213,9 @@ def _edit_records(
             raise NoError(f"{lesson.id} is {'retired already' if is_in else 'not retired'}; nothing was changed")
         ids = [each.id for each in members if each.is_present is is_in]
         writer.write([change(writer.line(each), writer.name, stamp) for each in ids])
+    from fleet.app.starting import Guards
+
+    Guards(workspace).make_ready()  # a hook reads the prepared table and no database
     return _LessonChange(lesson, [each for each in ids if each != lesson.id], lesson.id)
 
 

@@ -251,6 +251,7 @@ def _refresh_derived(workspace: Workspace) -> None:
             Inbox(workspace).settle(BULK, entry.item.key, "it was decided elsewhere")
     for agent in workspace.agents_here():
         reflecting.take_out_retired(workspace, agent)
+    starting.Guards(workspace).make_ready()
     pages.write_page(workspace)
 
 

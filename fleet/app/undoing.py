@@ -296,6 +296,7 @@ class _Undoing:
             writer.write(deltas)
         for agent in self._workspace.agents_here():
             reflecting.take_out_retired(self._workspace, agent)
+        starting.Guards(self._workspace).make_ready()
 
     def _only_counted(self, inverse: Run) -> dict[str, bool]:
         """Return the lessons of which the run only counted an occurrence: whether that counts again."""

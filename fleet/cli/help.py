@@ -12,7 +12,7 @@ import typer
 
 from fleet import __version__
 from fleet.cli import output
-from fleet.cli.commands import ALL, GROUPS, MODULES
+from fleet.cli.commands import ALL, GROUPS, MODULES, TRAITS
 from fleet.cli.commands import app as commands
 from fleet.cli.output import argument
 from fleet.model.errors import UsageError
@@ -47,6 +47,8 @@ def _help(
             output.echo(f"\nTopics (`fleet help TOPIC`): {', '.join(topics())}")
         return
     if words[0] in MODULES:
+        if topic not in TRAITS:
+            raise UsageError(f"`fleet {words[0]}` has no command {' '.join(words[1:])[:40]!r}")
         commands([*words, "--help"], prog_name="fleet", standalone_mode=False)
         if page := next((each for each in (topic, f"{topic}s") if each in topics()), ""):
             output.echo(f"\nThe page about it: fleet help {page}.md")

@@ -116,12 +116,20 @@ class Corrections:
         return Signals(self._workspace.files, self._agent, self._workspace.wall)
 
     def log(
-        self, correction: Correction, *, session: str = "", same: str = "", is_own: bool = False, at_ms: int = -1
+        self,
+        correction: Correction,
+        *,
+        session: str = "",
+        same: str = "",
+        is_own: bool = False,
+        is_said: bool = False,
+        at_ms: int = -1,
     ) -> LogResult:
         """Log one correction.
 
         ``same``: id of an existing pattern that this is another occurrence of; ``NoError`` where there is none.
         ``is_own``: the agent itself reports it: if it was shown the lesson before, this is an echo or a relapse.
+        ``is_said``: a person said so, or a command failed so: it is no echo, whatever its words are.
         ``at_ms``: the time of the mistake, milliseconds since 1970; -1: now.
         """
         entry, secrets = _screened(correction)
@@ -130,7 +138,8 @@ class Corrections:
         was_shown = is_own and self._workspace.state.was_shown(self._agent, target.members, when_ms)
         shown = target.lesson if was_shown else None
         is_logged = is_own and self._is_of_logged_mutation(entry.source)
-        if is_logged or _is_echo(entry, *((shown.text, shown.correct) if shown is not None else ("", ""))):
+        is_echo = not is_said and _is_echo(entry, *((shown.text, shown.correct) if shown is not None else ("", "")))
+        if is_logged or is_echo:
             return self._echo_result(injected_id(entry.pattern) or target.id, entry.pattern, secrets)
         session, session_error = self._session(session)
         page, entry_id = self._append(entry, target, session, (RELAPSED,) if was_shown else ())
