@@ -15,11 +15,11 @@ ID = "p-00000000000000aa"
 STRANGER = "mallory.0badcafe"
 
 
-def push(stage, column=None, *, lesson=ID, **fields):
+def push(stage, column=None, *, lesson=ID, row=None, **fields):
     """Push a line with first wordings, or a column, as somebody does whose fleet screens nothing."""
     stage.git("clone", "--quiet", "--branch", "fleet", str(stage.remote), "raw")
     at = "2026-01-02T00:00:00.000Z-0000"
-    row = {"id": lesson, "w": {STRANGER: {"add": at, "n": {"seen": 1}, **(column or {"first": fields})}}}
+    row = row or {"id": lesson, "w": {STRANGER: {"add": at, "n": {"seen": 1}, **(column or {"first": fields})}}}
     shard = stage.folder / f"raw/patterns.d/{STRANGER}.jsonl"
     shard.parent.mkdir(exist_ok=True)
     shard.write_text(json.dumps(row, separators=(",", ":"), sort_keys=True) + "\n")
@@ -115,6 +115,20 @@ def test_only_the_words_with_the_secret_go_and_no_stranger_speaks_in_others_name
         assert "harmless, by velma" in (clan.folder / agent / f"agents/{agent}/memory.md").read_text()
         for words in (("start",), ("show", wanted), ("patterns",)):
             assert "fix.sh" not in clan.run(agent, *words).stdout, words
+
+
+def test_a_secret_forged_into_an_authors_edit_takes_no_first_words_of_theirs(clan):
+    clan.run("velma", "sync")
+    wanted = next(p for p in clan.patterns("velma")["patterns"] if p["text"] == "harmless, by tank")
+    stamp = "2026-02-02T00:00:00.000Z-0000"
+    theirs = json.loads(clan.run("tank", "status", "--json").stdout)["replica"]
+    forged = {"id": wanted["id"], "w": {theirs: {"set": {"text": [stamp, f"run {TOKEN}"]}}}}
+    push(clan, lesson=wanted["id"], row=forged)
+    clan.run("velma", "sync")
+    clan.run("tank", "sync", expect=None)
+    assert TOKEN not in tip(clan)
+    for agent in ("velma", "tank"):
+        assert wanted["id"] in {p["id"] for p in clan.patterns(agent)["patterns"] if p["text"] == wanted["text"]}, agent
 
 
 def test_a_redaction_of_words_that_are_a_strangers_alone_enters_no_memory(clan):

@@ -95,6 +95,14 @@ def test_a_retired_lesson_guards_nothing_and_is_told_so_and_no_other_reason(plac
     assert "step" not in told
 
 
+def test_a_guard_of_a_private_lesson_goes_with_it_and_comes_back_with_it(place, lesson):
+    place.fleet("edit", lesson, "--set", "scope=private")
+    place.fleet("guard", lesson, "deny")
+    for words, what in ((("retire", lesson), ""), (("restore", lesson), "deny"), (("undo",), ""), (("undo",), "deny")):
+        place.fleet(*words)
+        assert decided(place)[0] == what, words
+
+
 def test_a_guard_made_of_a_lessons_own_words_stops_what_went_wrong_and_never_the_right_way(place):
     place.fleet("init", "--agent", "tank")
     words = ("--wrong", "npm install", "--right", "pnpm install", "--pattern", "Use pnpm in this repository, never npm")

@@ -10,6 +10,7 @@ import pytest
 from fleet.app import learning, lessons, moving, sharing, starting
 from fleet.learn.attempts import AttemptLog
 from fleet.learn.corrections_md import Correction
+from fleet.model.names import pattern_id
 from fleet.store import config
 from fleet.store.database import SCHEMA_NUMBER
 from fleet.store.workspace import Workspace, World
@@ -143,6 +144,14 @@ def test_what_others_merged_with_it_keeps_its_own_words(leaked):
     assert SECRET not in leaked.tip()
     assert OTHER in leaked.tip()
     assert leaked.holders("velma") == []
+
+
+def test_who_merges_by_a_first_wording_stops_no_purge(leaked):
+    other = {"id": pattern_id(OTHER), "w": {"mallory.0badcafe": {"first": {"merged_into": leaked.pattern}}}}
+    shard = leaked["velma"].clan / "patterns.d/mallory.0badcafe.jsonl"
+    shard.write_text(json.dumps(other, separators=(",", ":")) + "\n")
+    assert leaked.purge("velma", leaked.pattern).others == [pattern_id(OTHER)]
+    assert SECRET not in leaked.tip()
 
 
 def test_where_nobody_else_wrote_for_days_a_purge_is_one_all_the_same(leaked):
