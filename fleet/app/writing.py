@@ -276,8 +276,10 @@ class Writing:
         correction = Correction(lesson.wrong, right, lesson.text, source=source)
         met_at = next((each.at for each in self._session.events if each.line == lesson.line), "")
         at_ms = dates.to_ms(met_at) or 0  # shown before the mistake, not before this reflection on it
-        said = bool(lesson.by)  # by a person, or a command, whose words support it
-        return log.log(correction, session=self._session.id, same=planned.same, is_own=True, is_said=said, at_ms=at_ms)
+        quoted = bool(lesson.by)  # a person or a command, whose words support it
+        return log.log(
+            correction, session=self._session.id, same=planned.same, is_own=True, is_quoted=quoted, at_ms=at_ms
+        )
 
     def _note_origin(self, ids: Sequence[str]) -> None:
         """Set the origin of the lessons that nobody stated before."""

@@ -122,14 +122,14 @@ class Corrections:
         session: str = "",
         same: str = "",
         is_own: bool = False,
-        is_said: bool = False,
+        is_quoted: bool = False,
         at_ms: int = -1,
     ) -> LogResult:
         """Log one correction.
 
         ``same``: id of an existing pattern that this is another occurrence of; ``NoError`` where there is none.
         ``is_own``: the agent itself reports it: if it was shown the lesson before, this is an echo or a relapse.
-        ``is_said``: a person said so, or a command failed so: it is no echo, whatever its words are.
+        ``is_quoted``: a person said so, or a command failed so: it is no echo, whatever its words are.
         ``at_ms``: the time of the mistake, milliseconds since 1970; -1: now.
         """
         entry, secrets = _screened(correction)
@@ -138,7 +138,7 @@ class Corrections:
         was_shown = is_own and self._workspace.state.was_shown(self._agent, target.members, when_ms)
         shown = target.lesson if was_shown else None
         is_logged = is_own and self._is_of_logged_mutation(entry.source)
-        is_echo = not is_said and _is_echo(entry, *((shown.text, shown.correct) if shown is not None else ("", "")))
+        is_echo = not is_quoted and _is_echo(entry, *((shown.text, shown.correct) if shown is not None else ("", "")))
         if is_logged or is_echo:
             return self._echo_result(injected_id(entry.pattern) or target.id, entry.pattern, secrets)
         session, session_error = self._session(session)
