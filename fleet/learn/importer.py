@@ -185,17 +185,19 @@ class LogPage:
         The log is counted already, and is not changed. Raises as ``import_files``.
         """
         page, key = self._workspace.files.page(self._path), f"beside {self._agent}"
-        imported, (page_hash, _, rest_hash) = ImportResult(), self._workspace.db.noted(key).partition(" ")
-        if not page or _digest(page) == page_hash:
-            return imported
-        rest = _digest(_without_own(page))
-        if rest != rest_hash:
-            with self._workspace.writing(self._agent) as writer:
-                run = _Import(writer)
-                run.take(_beside(page), self._path)
-                run.write()
-                imported = run.done
-        self._workspace.db.note(key, f"{_digest(page)} {rest}")
+        known, imported = self._workspace.db.noted(key), ImportResult()
+        size, page_hash, rest_hash = known.split(" ") if known.count(" ") == 2 else ("0", "", "")
+        # Whatever was read before is parsed again only if it changed, or if more than own entries follow it.
+        if page and (_digest(page[: int(size)]) != page_hash or _without_own(page[int(size) :])):
+            rest_hash_before, rest_hash = rest_hash, _digest(_without_own(page))
+            if rest_hash != rest_hash_before:
+                with self._workspace.writing(self._agent) as writer:
+                    run = _Import(writer)
+                    run.take(_beside(page), self._path)
+                    run.write()
+                    imported = run.done
+        if (noted := f"{len(page)} {_digest(page)} {rest_hash}") != known:
+            self._workspace.db.note(key, noted)
         return imported
 
     def left_out(self) -> list[Piece]:
