@@ -50,7 +50,7 @@ class _Share(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def lessons(self) -> str:
-        """What a yes to the remote shares, in words: lessons, and the fields that are named besides."""
+        """The words for what a yes to the remote shares: lessons, and the fields that are named besides."""
         return f"lessons, and {' and '.join(self.fields)} of each correction," if self.fields else "lessons"
 
     def consented(self, url: str) -> str:

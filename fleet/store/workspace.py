@@ -237,7 +237,7 @@ class Workspace:
         agent = named or names.agent_of(self.lease()) or self.default_agent() or names.GUEST
         if self.is_guest(agent) and not or_guest:
             other = self.replicas().default_agent
-            came = f" on this machine ({other} was, on another one)" if other else ""
+            came = f" ({other} came with the repository)" if other else ""
             raise UsageError(f"no agent is named here yet{came}. Run `fleet init --agent NAME`, or pass --agent NAME")
         if not names.is_agent(agent):
             raise UsageError(

@@ -1,4 +1,4 @@
-"""Agents that a repository names, or that were named on another machine: nobody acts as them, or has their memory."""
+"""Agents that a repository names: nobody acts as them, or has their memory, before somebody here named them."""
 
 import json
 from pathlib import Path
@@ -106,14 +106,14 @@ def test_a_default_agent_that_a_clone_names_is_nobody_here(hostile: Clone, more:
     assert LESSON not in json.dumps(told)
     assert hostile.default() == "guest"
     refused = hostile.run("clone", "retire", "p-", expect=2).stderr
-    assert "mal was, on another one" in refused
+    assert "mal came with the repository" in refused
 
 
 def test_an_agent_that_a_clone_brought_logs_and_sends_nothing(hostile: Clone):
     clone = hostile.clone(**homes("mal"), **{".fleet/replica.toml": REGISTER})
     hostile.start()
     hostile.correct("clone", "Look twice at a clone")
-    assert "mal was, on another one" in hostile.run("clone", "init", expect=2).stderr
+    assert "mal came with the repository" in hostile.run("clone", "init", expect=2).stderr
     hostile.run("clone", "init", "--agent", "bob", "--remote", str(hostile.remote))
     assert hostile.default() == "bob"
     hostile.run("clone", "sync")
