@@ -446,6 +446,14 @@ class Tended(Further):
                 self.note("not migrated", type(why).__name__)
                 return False
 
+    def undo_any(self, machine: Machine) -> bool:
+        """Undo any run; a migration that is taken back puts the lines into the scratchpad again, where they were."""
+        done, known = super().undo_any(machine), self.hands.get(id(machine), {})
+        for token in _written(self.pages(machine).get(auto_reflect.FILE, b"")) if done else ():
+            if _is_of_project(known.get(token, "")):
+                known[token] = auto_reflect.FILE
+        return done
+
     def tidy(self, machine: Machine) -> bool:
         """Put a notebook in order."""
         with self._taking_back(machine):
