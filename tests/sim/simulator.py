@@ -277,9 +277,9 @@ class Simulation:
         before = {each.id for each in Runs(workspace).listed()}
         logged = learning.correct(workspace, machine.agent, Correction("w", "r", lesson), session=str(self.now_ms))
         if self._acknowledge(machine, lesson):
-            fresh = (each.id for each in Runs(workspace).listed() if each.id not in before)
-            noted = {each: (str(machine.root), lesson, False) for each in fresh}
-            self.ledger.logged |= noted
+            # A run that a crash cut short may be finished by this command, and is none of its own.
+            fresh = (each for each in Runs(workspace).listed() if each.id not in before and each.kind == "correct")
+            self.ledger.logged |= {each.id: (str(machine.root), lesson, False) for each in fresh}
         self.note("logged", logged.id, logged.seen)
 
     def _acknowledge(self, machine: Machine, lesson: str) -> bool:
