@@ -45,7 +45,7 @@ def sources(workspace: Workspace, agent: str = "") -> list[Patterns]:
 
 
 def _has_notes(workspace: Workspace, agent: str) -> bool:
-    return not workspace.is_guest(agent) and workspace.notes_file(agent).is_file()
+    return not workspace.is_guest(agent) and workspace.has_notes(agent)
 
 
 def find(workspace: Workspace, prefix: str, *, is_worded: bool = True, is_read: bool = False) -> Pattern:

@@ -187,7 +187,7 @@ class _Notebook:
 
     def _lessons(self) -> list[Note]:
         workspace, agent = self._workspace, self._agent
-        if workspace.notes_file(agent).is_file():
+        if workspace.has_notes(agent):
             self.own = {each.id: each for each in workspace.notes(agent).records()}
         hidden = {each: known for each, known in self.own.items() if known.scope == PRIVATE}
         auto = CountedLog(workspace, agent).auto_detected()

@@ -103,7 +103,7 @@ class Mode(StrEnum):
 
 def resting(workspace: Workspace, agent: str) -> set[str]:
     """Return the ids of the lessons that a pass put to rest in an agent's notebook, and nobody accessed since."""
-    if not workspace.notes_file(agent).is_file():
+    if not workspace.has_notes(agent):
         return set()
     accesses = Exposures(workspace.state).accesses(agent)
     records = workspace.notes(agent).records()

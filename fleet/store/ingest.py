@@ -499,7 +499,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             oids_by_path = [("" if plan.kept else plan.oid, plan.path) for plan in plans]
             connection.executemany("UPDATE file SET oid = ? WHERE path = ?", oids_by_path)
             if has_shrunk and writer:
-                self._spill(rows, writer)
+                self._spill(rows, self.shards(writer))
             if writer:  # else the next writer puts it back
                 set_meta(connection, "shrunk", "")
             self._end(rows)
@@ -564,26 +564,30 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         if plan.kept or leaving:
             yield (b"" if last == b"\n" else b"\n") + plan.kept + leaving
 
-    def _spill(self, rows: Rows, writer: str) -> None:
-        """Append content of rows that neither the tree nor a file has to the shards of a writer."""
+    def shards(self, writer: str) -> Callable[[Kind], Path]:
+        """Return what gives the path of a writer's shard of each kind."""
+        return lambda kind: self.clan / kind.shard(writer)
+
+    def _spill(self, rows: Rows, file: Callable[[Kind], Path]) -> None:
+        """Append content of rows that neither the tree nor a file has to the file of its kind."""
         for kind in KINDS:
             contents = ([self.files.read(source.file)] for source in self.sources() if source.kind is kind)
             if missing := rows.missing(kind, contents):
-                self.files.append(self.clan / kind.shard(writer), missing)
+                self.files.append(file(kind), missing)
         self._join_files(rows, self.sources())
 
     def lacks_lines(self) -> bool:
         """Return whether the last refresh found a file deleted or cut: rows may have content that no file has."""
         return bool(self._read(lambda db: get_meta(db, "shrunk")))
 
-    def put_back(self, writer: str) -> None:
-        """Add content of rows that neither tree nor file has to the shards of ``writer``, a replica of our own.
+    def put_back(self, file: Callable[[Kind], Path]) -> None:
+        """Add content of rows that neither tree nor file has to the file of its kind, which is our own.
 
         The caller holds the write lock. What was deleted by hand comes back: a lesson is taken out by retiring it.
         """
         self.refresh()
         with self._changing() as rows:
-            self._spill(rows, writer)
+            self._spill(rows, file)
             set_meta(rows.connection, "shrunk", "")
             self._end(rows)
 
@@ -612,7 +616,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         """
         self.refresh()
         if self.lacks_lines():  # what rows alone have of it would stay in them, and be sent
-            self.put_back(writer)
+            self.put_back(self.shards(writer))
         with self._changing() as rows:
             if not rows.is_in_outbox(id_):
                 return

@@ -201,15 +201,19 @@ class Workspace:
             self._notes[agent] = self._ingest(f"private-{agent}-{SCHEMA_NUMBER}.db", sources, None)
         return Patterns(self._notes[agent])
 
+    def has_notes(self, agent: str) -> bool:
+        """Return whether an agent has private lessons: a file of them, or a database of a file that was deleted."""
+        return self.notes_file(agent).is_file() or (self.local / f"private-{agent}-{SCHEMA_NUMBER}.db").is_file()
+
     def agents_with_notes(self) -> list[str]:
         """Return the agents here that have private lessons; none if the register of writers is damaged."""
         with suppress(FleetError):  # the clan's lessons can be read all the same
-            return [agent for agent in self.agents_here() if self.notes_file(agent).is_file()]
+            return [agent for agent in self.agents_here() if self.has_notes(agent)]
         return []
 
     def own_notes(self, agent: str, id_: str) -> Line | None:
         """Return what the agent's private file has of a lesson, private or not."""
-        return self.notes(agent).line(id_) if self.notes_file(agent).is_file() else None
+        return self.notes(agent).line(id_) if self.has_notes(agent) else None
 
     def private(self, agent: str, id_: str) -> Line | None:
         """Return an agent's private record of a lesson; None for a lesson that is not private."""
@@ -223,7 +227,7 @@ class Workspace:
 
     def same_text(self, agent: str, text: str) -> str:
         """Return the id under which an agent logs a lesson: of a lesson with this text now, else the text's hash."""
-        if self.notes_file(agent).is_file():
+        if self.has_notes(agent):
             id_ = self.notes(agent).same_text(text)
             if self.private(agent, id_) is not None:
                 return id_
@@ -468,7 +472,10 @@ class Workspace:
         """Hold the workspace's write lock as one agent's replica; at the end the database has what was written."""
         with self.locked(wait_s):
             yield self.writer(agent)
-            self.db.catch_up(_REFRESH_WAIT_S)  # a file that is deleted, or set back, is put back from the rows
+            # A file that is deleted, or set back, is put back from the rows: else what is private would be shared.
+            self.db.catch_up(_REFRESH_WAIT_S)
+            if self.has_notes(agent) and self.notes(agent).generation and self._notes[agent].lacks_lines():
+                self._notes[agent].put_back(lambda _: self.notes_file(agent))
 
     def log_lock(self, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> AbstractContextManager[None]:
         """Hold the lock of one agent's ``corrections.md``; with the write lock, that one is taken first."""
@@ -598,7 +605,7 @@ class Writer:
         """
         if data := b"".join([kind.encode(line) + b"\n" for line in lines]):
             if self.workspace.db.lacks_lines():
-                self.workspace.db.put_back(self.name)
+                self.workspace.db.put_back(self.workspace.db.shards(self.name))
             self.workspace.files.append(self.workspace.clan / kind.shard(self.name), data, is_durable=is_durable)
             self.workspace.db.invalidate()
 

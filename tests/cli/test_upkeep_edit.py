@@ -1,6 +1,7 @@
 """``fleet edit``: the last writer wins; what enters is screened; what is not edited is refused, with the way to it."""
 
 import json
+import shutil
 from unicodedata import normalize
 
 import pytest
@@ -160,6 +161,28 @@ def test_the_log_alone_says_whether_its_lesson_is_private(stage, where, scope):
     stage.run(where, "sync")
     assert json.loads(stage.run(where, "show", pattern, "--json").stdout)["seen"] == 2
     assert bool(stage.git("for-each-ref", where="clan.git")) == (scope == "clan"), "it left"
+
+
+@pytest.mark.parametrize("is_older", [True, False])
+def test_a_private_lesson_stays_here_where_its_agents_files_go_back(stage, is_older):
+    """As a stash, a checkout of another branch, or an older copy of the folder does it."""
+    stage.join("velma")
+    home, before = stage.folder / "velma/agents/velma", stage.folder / "before"
+    other = stage.correct("velma", "Never write a password into a log")
+    if is_older:
+        stage.run("velma", "edit", other, "--set", "scope=private")
+    pattern = stage.correct("velma", LESSON)
+    shutil.copytree(home, before)
+    stage.run("velma", "edit", pattern, "--set", "scope=private")
+    shutil.rmtree(home)
+    shutil.copytree(before, home)
+    stage.run("velma", "sync")
+    stage.correct("velma", "Quote every path")
+    for path in (stage.folder / "velma/.fleet").glob("*-*.db*"):  # its file has it again
+        path.unlink()
+    stage.run("velma", "sync")
+    assert pattern not in {each.id for each in stage.edition()}, "it left"
+    assert fields(stage, "velma", pattern)["scope"]["value"] == "private"
 
 
 def test_a_lesson_that_was_sent_and_is_private_since_takes_no_new_words_out_where_its_file_is_lost(stage):
