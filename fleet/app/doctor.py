@@ -331,7 +331,8 @@ def _rows(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
             if not fix:
                 return
             with workspace.lock("doctor"), workspace.writing(workspace.agent()) as writer:
-                workspace.db.put_back(workspace.db.shards(writer.name))  # first: a database that is made anew knows only what files say
+                # First: a database that is made anew knows only what files say.
+                workspace.db.put_back(workspace.db.shards(writer.name))
                 wrong = workspace.db.differences()
     except TROUBLE as why:
         if not is_damage(why):

@@ -87,7 +87,7 @@ def _note_logged(draft: Draft, logged: LogResult) -> None:
     if logged.entry:
         draft.summary = f"logged {logged.entry}"
         draft.lessons += [logged.id] if logged.is_first else []
-        draft.fields += [Field(logged.entry, "entry", None, logged.id), Field(logged.id, "seen", None, logged.seen)]
+        draft.fields += logged.fields(logged.entry)
         draft.fields += [Field(logged.id, "state", "", edits.PUBLISHED)] if logged.promoted else []
     elif not logged.is_echo:
         draft.problem = "it is logged, and not counted yet"

@@ -254,8 +254,7 @@ class Writing:
                 skipped.append(f"{item.lesson.text[:80]!r} only repeats {logged.id}, which the agent was shown")
                 continue
             ids.append(logged.id)
-            fields.append(Field(logged.entry or item.entry, "entry", None, logged.id))
-            fields.append(Field(logged.id, "seen", None, logged.seen))
+            fields += logged.fields(logged.entry or item.entry)
             firsts += [logged.id] if logged.is_first else []
         self._note_origin(firsts)
         account = Written(name="lessons", ids=tuple(ids), count=len(ids), skipped=tuple(skipped), error=error)

@@ -213,8 +213,10 @@ def _show_logged(workspace: Workspace, logged: LogResult, more: Mapping[str, Any
             output.hint(f"two lessons? `fleet review --answer {logged.id}:{other}=different` counts them apart")
     if same and own and names.normalise(own) != names.normalise(logged.text):
         output.hint(f"--pattern stays in the log alone: `fleet edit {logged.id} --set text=...` words the lesson anew")
-    if right := shortened(one_line(logged.find_right()), _NEAR_CHARS_MAX):
+    if right := shortened(one_line(logged.other_right), _NEAR_CHARS_MAX):
         output.hint(f"--right stays in the log alone: `fleet edit {logged.id} --set right=...` replaces {right!r}")
+    if was := next((str(before) for name, before, _ in logged.changed if name == "correct" and before), ""):
+        output.hint(f"--right replaces {shortened(one_line(was), _NEAR_CHARS_MAX)!r}: `fleet undo` puts that back")
     output.note_secrets(logged.secrets)
 
 

@@ -7,7 +7,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Collection
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,6 +20,7 @@ from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.names import LOGGED, normalise, only, pattern_id
 from fleet.model.pattern import PRIVATE, Pattern, fold, merged
+from fleet.store.runs import Field
 from fleet.store.workspace import Workspace, Writer, check_version
 from fleet.text import mentions, screening
 from fleet.text.screening import injected_id
@@ -46,7 +47,8 @@ class LogResult(msgspec.Struct, dict=True):
         seen: occurrences in the whole clan, this one included.
         secrets: kinds of secrets that were removed.
         find_near: returns the lessons nearest to it.
-        find_right: returns the lesson's right way, where the entry's is another one.
+        other_right: the lesson's right way, where the entry's is another one.
+        changed: fields of a lesson that was known which this occurrence changed, with the old and the new value.
         is_echo: it only repeats a lesson that this agent was shown, so nothing was logged.
         entry: id of the entry in the log; "" where nothing was logged, or it cannot be counted yet.
         is_first: this occurrence made the lesson present: it was unknown, or retired.
@@ -60,13 +62,19 @@ class LogResult(msgspec.Struct, dict=True):
     seen: int
     secrets: tuple[str, ...]
     find_near: Callable[[], list[Near]] = list
-    find_right: Callable[[], str] = str
+    other_right: str = ""
+    changed: tuple[tuple[str, Any, Any], ...] = ()
     is_echo: bool = False
     entry: str = ""
     is_first: bool = False
     promoted: str = ""
     whole: int = 0
     retired_by: str = ""
+
+    def fields(self, entry: str) -> list[Field]:
+        """Return what the run of this occurrence changed; ``entry``: the id that it has in the log."""
+        counted = [Field(entry, "entry", None, self.id), Field(self.id, "seen", None, self.seen)]
+        return counted + [Field(self.id, *change) for change in self.changed]
 
     @property
     def advice(self) -> str:
@@ -310,9 +318,19 @@ class Corrections:
         result = LogResult(lesson, known_as, seen, secrets, entry=entry, is_first=is_first, retired_by=by)
         if target.has_near:
             result.find_near = lambda: self._near(target.members, known_as)
-        if known is not None and normalise(logged.right) not in ("", normalise(known.correct)):
-            result.find_right = lambda: self._other_right(target, logged.right)
+        if known is not None and entry:
+            self._compare(known, result, logged.right)
         return result
+
+    def _compare(self, known: Pattern, result: LogResult, right: str) -> None:
+        """Note what an occurrence changed of the lesson as it was known, and the right way where it is another one."""
+        with self._workspace.db.without_refresh():
+            now = self._target("", known.id).lesson or known
+        if normalise(right) not in ("", normalise(now.correct)):
+            result.other_right = now.correct
+        pairs = {name: (known.fields.get(name), now.fields.get(name)) for name in ("text", "correct", "tags", *LOGGED)}
+        if known.is_present:  # else the undo retires it
+            result.changed = tuple((name, *pair) for name, pair in pairs.items() if pair[0] != pair[1])
 
     def _warn_of_purge(self, target: _Target) -> None:
         """Warn of a lesson that stays without words, since somebody purged all that this writer will give it."""
@@ -322,13 +340,6 @@ class Corrections:
                 f"{by} purged the words that {me} gives {target.id}, and for a time to come: this occurrence is "
                 "logged, and counts for a lesson that nobody is shown. Log it in other words"
             )
-
-    def _other_right(self, target: _Target, right: str) -> str:
-        """Return the right way that a lesson has now, "" where it is this one."""
-        with self._workspace.db.without_refresh():
-            lesson = self._target("", target.id).lesson
-        shown = lesson.correct if lesson is not None else ""
-        return shown if normalise(shown) != normalise(right) else ""
 
     def _near(self, ids: Collection[str], text: str) -> list[Near]:
         """Return the lessons nearest to a text, except those of ``ids``; of a merged set only one.

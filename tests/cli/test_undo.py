@@ -189,6 +189,25 @@ def test_what_only_shows_or_carries_or_a_schedule_gave_stands_in_nobodys_way(w):
     assert undo(w)["kind"] == "correct"
 
 
+@pytest.mark.parametrize("named", ["--same", "--pattern"])
+def test_the_undo_of_a_further_occurrence_takes_its_words_back_too(w, named):
+    def words() -> dict[str, object]:
+        return {name: each["value"] for name, each in fields(w, id_).items() if each["value"]}
+
+    id_ = w.correct("w", LESSON, "--right", "Quote it")
+    before = words()
+    more = ("--category", "shell", "--tag", "sh", "--trigger", "Bash:sh *")
+    same = (named, id_ if named == "--same" else LESSON)
+    told = w.run("w", "correct", "--wrong", "w", "--right", "zzz: leave the quotes out", *same, *more)
+    assert "--right replaces 'Quote it'" in told.stderr
+    changed = words()
+    assert changed["correct"] == "zzz: leave the quotes out"
+    undo(w)
+    assert words() == before
+    undo(w, next(each["id"] for each in listed(w) if each["kind"] == "undo"))
+    assert words() == changed
+
+
 def test_the_command_after_one_that_leaves_no_run_is_the_last_one(w):
     id_ = w.correct("w", LESSON)
     w.run("w", "feedback", id_, "--helped")
