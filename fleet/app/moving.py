@@ -244,11 +244,27 @@ def restore_backup(workspace: Workspace, source: Path) -> RestoreResult:
     Raises:
         RefusedError: it is damaged, no backup, or larger than any; nothing was changed.
     """
+    before = _decisions(workspace)
     restored = restore.restore(workspace, source)
     LocalFolder(os.fspath(workspace.root)).name(*filter(None, {*restored.agents} - {*workspace.agents_here()}))
     workspace.db.refresh()
     starting.Guards(workspace).make_ready()
+    for each in sorted(_decisions(workspace) - before):  # it may have been lifted after the backup was made
+        workspace.warn(f"as in the backup, {each}")
     return restored
+
+
+def _decisions(workspace: Workspace) -> set[str]:
+    """Return what a person stopped on this machine, a sentence each with the way to lift it."""
+    pause = workspace.state.paused(workspace.wall())
+    return {
+        *([f"sharing is paused {pause}; `fleet resume` ends that"] if pause else []),
+        *(f"{each.name} is blocked: `fleet unblock {each.name}` ends that" for each in workspace.trust.blocked()),
+        *(
+            f"{each.id} guards its step: `fleet guard {each.id} off` ends that"
+            for each in starting.Guards(workspace).all()
+        ),
+    }
 
 
 # --- purge ----------------------------------------------------------------------------------------------------------

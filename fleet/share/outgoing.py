@@ -17,7 +17,7 @@ import msgspec
 
 from fleet.model import names
 from fleet.model.discovery import Discovery
-from fleet.model.line import Carried, Line
+from fleet.model.line import Carried, Line, is_version_1
 from fleet.model.pattern import fold
 from fleet.share.remote import Files
 from fleet.store.lines import KINDS, Entry, Kind, LineReader, joined_entries, missing_of, name_of, raws_of
@@ -244,8 +244,13 @@ class Outbox:
         files: Files = {}
         for kind in KINDS:
             if always or self._is_due(kind):
-                data = self._workspace.db.edition(kind)
-                if data and (len(data) != self._size(kind) or data != self._content(kind.edition)):
+                data, old = self._workspace.db.edition(kind), self._content(kind.edition)
+                if any(is_version_1(raw) for raw in old.split(b"\n") if raw and b'"w"' not in raw):
+                    self._workspace.warn(
+                        "the branch has lines of fleet 0.1 again, and no new edition replaces them. Nothing is lost: "
+                        "run `fleet upgrade` once"
+                    )
+                elif data and data != old:
                     files[kind.edition] = data
         return files | self._format_files() if files else files
 

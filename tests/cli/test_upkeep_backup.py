@@ -384,6 +384,23 @@ def test_what_only_this_machine_knew_comes_back_with_it(saved):
     assert "Lisbon" not in "".join(p.read_text() for p in (home(saved) / "clan-learnings").rglob("*.jsonl"))
 
 
+def test_what_a_person_lifted_since_the_backup_comes_back_with_a_word_and_the_way_out(saved):
+    saved.join("tank")
+    saved.correct("tank", "Quote every path")
+    for who in ("tank", "velma"):
+        saved.run(who, "sync")
+    lesson = saved.correct("velma", "Never force a push", "--trigger", "Bash:git push --force*")
+    for words in (("pause",), ("block", "tank"), ("guard", lesson, "deny")):
+        saved.run("velma", *words)
+    saved.run("velma", "backup", "../later.tar.gz")
+    for words in (("resume",), ("unblock", "tank"), ("guard", lesson, "off")):
+        saved.run("velma", *words)
+    told = saved.run("velma", "restore-backup", "-y", "../later.tar.gz").stderr
+    for way_out in ("fleet resume", "fleet unblock tank", f"fleet guard {lesson} off"):
+        assert f"`{way_out}` ends that" in told
+    assert "as in the backup" not in saved.run("velma", "restore-backup", "-y", "../later.tar.gz").stderr
+
+
 def test_no_archive_agrees_to_a_remote_for_another_machine(saved):
     rows = [json.loads(row) for row in listed(saved)[".fleet/local.jsonl"].decode().splitlines()]
     given = [(kind, value, at) for table, kind, value, *at in rows if table == "consent"]

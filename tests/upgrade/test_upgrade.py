@@ -12,7 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fleet.app import moving, sharing
+from fleet.app import learning, moving, sharing
+from fleet.learn.corrections_md import Correction
 from fleet.model import pattern
 from fleet.model.errors import NoError
 from fleet.model.line import BadLineError, Line, decode, encode, join
@@ -361,7 +362,8 @@ def test_an_upgrade_that_agrees_to_another_remote_does_not_wait_for_itself(works
     assert workspace.state.agreed(consent.REMOTE) == [str(remote)]
 
 
-def test_a_machine_that_was_not_upgraded_pushes_once_more_and_nothing_of_it_is_lost(workspace, remote, tmp_path):
+@pytest.mark.parametrize("path", ["patterns.d/tank.6f01daa4.jsonl", "patterns.jsonl"])
+def test_a_machine_that_was_not_upgraded_pushes_once_more_and_nothing_of_it_is_lost(workspace, remote, tmp_path, path):
     moving.upgrade(workspace)
     sharing.sync(workspace, "velma")
     late = {
@@ -374,10 +376,12 @@ def test_a_machine_that_was_not_upgraded_pushes_once_more_and_nothing_of_it_is_l
     }
     git(tmp_path, "clone", "-q", "-b", "fleet", str(remote), "old")
     (tmp_path / "old/patterns.d").mkdir(exist_ok=True)
-    (tmp_path / "old/patterns.d/tank.6f01daa4.jsonl").write_text(json.dumps(late) + "\n")
+    with (tmp_path / "old" / path).open("a") as file:
+        file.write(json.dumps(late) + "\n")
     git(tmp_path / "old", "add", "-A")
     git(tmp_path / "old", "commit", "-q", "-m", "fleet 0.1")
     git(tmp_path / "old", "push", "-q", "origin", "fleet")
+    learning.correct(workspace, "velma", Correction("w", "r", "Quote every path"), session="s")
     sharing.sync(workspace, "velma")
     assert workspace.patterns.get("p-3f9c1a2b7d4e5f60") is None
     moving.upgrade(workspace)
