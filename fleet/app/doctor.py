@@ -273,6 +273,8 @@ def _access(workspace: Workspace) -> Iterator[_Finding]:
 def _settings(workspace: Workspace) -> Iterator[_Finding]:
     for problem in workspace.config.problems:
         yield _trouble("config", problem)
+    for wrong in setup.wrong_values({each.name: each.value for each in config.settings(workspace.config_file)}):
+        yield _trouble("config", f"{workspace.config_file}: {wrong}")
     if phrases := unknown_phrases(workspace.config.triggers.without):
         what = f"[triggers] without names no phrase of fleet's: {listed(phrases)}"
         yield _Finding(

@@ -3,7 +3,7 @@
 import os
 import tomllib
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -174,16 +174,21 @@ def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
 def _checked(root: Path, texts: Mapping[str, str]) -> dict[str, Any]:
     values = {name: config.parsed(name, text) for name, text in texts.items()}
     _check_home(root, values.get("files.home", ""))
+    if wrong := next(wrong_values(values), ""):
+        raise UsageError(f"{wrong}. Nothing was changed")
+    if remote := values.get("share.remote"):
+        values["share.remote"] = Address.typed(remote).bare
+    return values
+
+
+def wrong_values(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with the values of settings, by name, beyond their type and size."""
     for name, check in _CHECKS.items():
         if (value := values.get(name)) or (name == "share.branch" and value is not None):
             try:
                 check(value)
             except UsageError as why:
-                reason = str(why).removesuffix(". Nothing was sent")
-                raise UsageError(f"{name} cannot be that: {reason}. Nothing was changed") from why
-    if remote := values.get("share.remote"):
-        values["share.remote"] = Address.typed(remote).bare
-    return values
+                yield f"{name} cannot be that: {str(why).removesuffix('. Nothing was sent')}"
 
 
 def _check_zone(name: str) -> None:

@@ -267,13 +267,13 @@ def test_the_extra_for_search_by_meaning_is_named_and_its_endpoint_asked_for(sta
     config.write_text(
         config.read_text().replace("[semantic]\n", '[semantic]\nurl = "https://user:word@example.org/v1"\n')
     )
-    found = doctor(stage)["semantic"]
+    found = doctor(stage, expect=1)["semantic"]  # no address may have a login in it
     assert "nobody on this machine agreed" in found["what"]
     assert "word" not in found["what"].replace("words", "")
     stage.run("velma", "init", "--yes")
-    assert "agreed" not in doctor(stage)["semantic"]["what"]
+    assert "agreed" not in doctor(stage, expect=1)["semantic"]["what"]
     config.write_text(config.read_text().replace("[semantic]\n", "[semantic]\noff = true\n"))
-    assert doctor(stage)["semantic"]["level"] == "ok"
+    assert doctor(stage, expect=1)["semantic"]["level"] == "ok"
 
 
 def test_without_git_the_doctor_still_works(synced):
@@ -452,3 +452,24 @@ def test_a_phrase_that_fleet_has_not_got_is_named_where_it_is_taken_out(w: Stage
     assert "no phrase of fleet's: you forgott;" in told
     found = json.loads(w.run("w", "doctor", "--json", expect=None).stdout)
     assert any("no phrase of fleet's: you forgott" in str(each) for each in found["findings"])
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("share", "branch", "a b"),
+        ("sleep", "zone", "Europe/Berlim"),
+        ("live", "url", "http://x"),
+        ("notify", "webhook", "notanurl"),
+        ("reflect", "url", "nope"),
+    ],
+)
+def test_a_value_that_config_set_refuses_is_named_where_the_file_has_it(stage, section, key, value):
+    stage.join("velma")
+    stage.correct("velma", "Quote every path")
+    toml = stage.folder / "velma/fleet.toml"
+    lines = [each for each in toml.read_text().splitlines() if not each.startswith(f"{key} =")]
+    toml.write_text("\n".join(lines).replace(f"[{section}]", f'[{section}]\n{key} = "{value}"') + "\n")
+    assert f"{section}.{key} cannot be that" in stage.run("velma", "doctor", expect=1).stdout
+    if key == "branch":
+        assert "'a b' is no name of a branch" in stage.run("velma", "sync", expect=3).stderr
