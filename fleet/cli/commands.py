@@ -168,7 +168,9 @@ def _noting(act: Callable[..., Any], name: str, options: Mapping[str, str]) -> C
 
 def _change_by(name: str, options: Mapping[str, str], arguments: Mapping[str, Any]) -> str:
     """Return a command as it changes something, "" where it only shows."""
-    given = {parameter: value for parameter, value in arguments.items() if (parameter, value) != ("host", "none")}
+    given: dict[str, Any] = {"agent": chosen.agent, **arguments}
+    if given.get("host") == "none":
+        del given["host"]
     changing = [option for parameter, option in options.items() if given.get(parameter)]
     if any(arguments.get(each) for each in _ONLY_SHOW) or (options and not changing):
         return ""

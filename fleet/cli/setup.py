@@ -62,7 +62,7 @@ def _init(
     ephemeral: Annotated[
         bool, flag("--ephemeral", "For a short-lived job: reads, or writes as FLEET_REPLICA.")
     ] = False,
-) -> None:
+) -> bool:
     """Make a workspace here, or join the one that is here. Doing it twice changes nothing.
 
     On a terminal it asks one thing after the other; a flag is an answer.
@@ -117,7 +117,9 @@ def _init(
     for message in (*workspace.reports, *(f"warning: {each}" for each in workspace.warnings)):
         note(message)
     workspace.close()
-    raise typer.Exit(code)
+    if code:
+        raise typer.Exit(code)
+    return bool(author or host) if is_new else workspace.files.written + workspace.state.written > 0
 
 
 def _check_author(root: Path, named: str) -> None:

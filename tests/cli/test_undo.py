@@ -189,6 +189,18 @@ def test_what_only_shows_or_carries_or_a_schedule_gave_stands_in_nobodys_way(w):
     assert undo(w)["kind"] == "correct"
 
 
+def test_an_agent_that_was_added_stands_in_the_way_of_a_bare_undo_and_one_that_works_here_already_does_not(w):
+    w.correct("w", LESSON)
+    w.run("w", "init", "--agent", "tnak")
+    told = w.run("w", "undo", expect=1).stderr
+    assert "the last command here was `fleet init --agent`" in told
+    assert known(w)[LESSON] != "retired"
+    w.correct("w", OTHER)
+    w.run("w", "init", "--agent", "tnak")
+    assert undo(w)["kind"] == "correct"
+    assert known(w)[OTHER] == "retired"
+
+
 @pytest.mark.parametrize("named", ["--same", "--pattern"])
 def test_the_undo_of_a_further_occurrence_takes_its_words_back_too(w, named):
     def words() -> dict[str, object]:
