@@ -74,20 +74,23 @@ class History:
         entry = self._workspace.discoveries.get(entries[0]) if len(entries) == 1 and not lessons else None
         return entry.problem if entry is not None else ""
 
-    def last_command(self) -> Run:
+    def last_command(self, agent: str = "") -> Run:
         """Return the last command on this machine that can be undone, decisions included; raise ``NoError`` for none.
+
+        ``agent``: the last one of this agent; of several that work in one folder each takes back its own.
 
         A repository may bring runs along, and an undo writes what is in them: only their ids name those.
         """
         workspace = self._workspace
         finish(workspace)
-        runs = [(run, by) for run, by in self.listed() if run.machine == workspace.world.machine()]
+        here = [(run, by) for run, by in self.listed() if run.machine == workspace.world.machine()]
+        runs = [(run, by) for run, by in here if agent in ("", run.agent)]
         decided = {each.decision.run for each in Inbox(workspace).entries() if each.decision and each.decision.by}
         parts = {field.id for run, _ in runs for field in run.fields if field.name == PART}
         open_runs = [run for run, undone_by in runs if not undone_by and run.id not in parts]
         last = next((run for run in open_runs if run.kind in COMMANDS or run.id in decided), None)
         until = "~"  # behind any stamp
-        for command, when in Runs(workspace).unrecorded():
+        for command, when in Runs(workspace).unrecorded(agent):
             if last is not None and workspace.made_at(last.at) >= when:
                 break
             kind = command.split()[1]

@@ -279,7 +279,9 @@ def _list(pairs: list[Pair]) -> None:
 
 @app.command("undo")
 def _undo(
-    run: Annotated[str | None, argument("[RUN]", "A run's id; none: the last command here.", _RUNS)] = None,
+    run: Annotated[
+        str | None, argument("[RUN]", "A run's id; none: the last command here, of the agent that is named.", _RUNS)
+    ] = None,
     is_listing: Annotated[bool, flag("--list", "List the runs that can be taken back.")] = False,
     everything: Annotated[bool, flag("--all", "With --list: all of them.")] = False,
 ) -> None:
@@ -290,7 +292,9 @@ def _undo(
         if is_listing:
             _list_runs(workspace, everything=everything)
             return
-        named = run if run is not None else _agreed(workspace, History(workspace).last_command())
+        named = (
+            run if run is not None else _agreed(workspace, History(workspace).last_command(output.chosen.agent_named()))
+        )
         with output.progress("Taking back"):
             undone = undoing.undo(workspace, named)
         document = undone._asdict() | {"run": undone.run.id, "kind": undone.run.kind, "told": undone.run.summary}
@@ -319,7 +323,10 @@ def _list_runs(workspace: Workspace, *, everything: bool) -> None:
         files = [edit.path for edit in run.edits]
         documents.append(document | {"told": run.summary, "about": subject, "files": files, "undone_by": undone_by})
         text = ": ".join(filter(None, (run.summary, shortened(one_line(subject), _SUBJECT_CHARS))))
-        rows.append(f"{run.id:<26}  {output.when(run.at)}  {text}{undone_by and f'  (taken back by {undone_by})'}")
+        who = run.agent not in ("", workspace.default_agent()) and f" ({run.agent})"
+        rows.append(
+            f"{run.id:<26}  {output.when(run.at)}  {text}{who or ''}{undone_by and f'  (taken back by {undone_by})'}"
+        )
     rows += [f"and {len(runs) - len(documents):,} older; --all lists them"] if len(runs) > len(documents) else []
     output.show({"runs": documents, "total": len(runs)}, rows or "no run is noted here yet")
 

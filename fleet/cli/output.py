@@ -227,7 +227,7 @@ class _Chosen(msgspec.Struct):
             return
         with suppress(FleetError, OSError):  # it is done: that undo would not name it is no reason to fail
             workspace = Workspace(self.root())
-            Runs(workspace).note_unrecorded(command, began)
+            Runs(workspace).note_unrecorded(command, began, self.agent_named())
             workspace.close()
 
 

@@ -119,7 +119,7 @@ def _init(
     workspace.close()
     if code:
         raise typer.Exit(code)
-    return bool(author or host) if is_new else workspace.files.written + workspace.state.written > 0
+    return bool(author or host) or (not is_new and workspace.files.written > 0)
 
 
 def _check_author(root: Path, named: str) -> None:

@@ -47,6 +47,7 @@ _TRIES_MAX = 5
 _PURGED_CHARS_MIN = 6  # shorter texts are in every run, and hide nothing
 _SKILL = "SKILL.md"  # a skill is a folder, and this in it
 _PLAN, _DONE, _BEGUN, _ASIDE = ".plan", ".json", ".begun", ".plan-aside"
+_BY = " by "  # behind a command that was begun, and before the agent it acts as
 _WORDED = LABELS.keys() - {"state", "scope", "importance"}
 """Fields of a lesson that have words."""
 _ID = r"[a-z][a-z0-9-]{2,63}"
@@ -226,7 +227,7 @@ class Runs:
         disk, state = self._files, self._workspace.state
         draft, edits, written = Draft(), dict[str, tuple[bytes | None, bytes | None]](), (disk.written, state.written)
         began = clock.after(self._workspace.wall())  # later than a run that ended in this very millisecond
-        marker = self._folder / f"{began} fleet {kind}{_BEGUN}"
+        marker = self._folder / f"{began} fleet {kind}{_BY}{agent}{_BEGUN}"
         with suppress(FleetError):
             self._files.note(marker, b"")
         outer, self._workspace.recorded = self._workspace.recorded, edits
@@ -270,19 +271,26 @@ class Runs:
             names = [name for name in os.listdir(self._folder) if name.endswith(_DONE)]  # noqa: PTH208 - on every command
         return sorted((name for name in names if name.split("-")[0] in COMMANDS), key=lambda name: name.split("-")[-2])
 
-    def note_unrecorded(self, command: str, at: str) -> None:
-        """Note a command of which no run says that a person gave it: ``fleet undo`` must not undo the one before it."""
+    def note_unrecorded(self, command: str, at: str, agent: str = "") -> None:
+        """Note a command of which no run says that a person gave it: ``fleet undo`` must not undo the one before it.
+
+        ``agent``: who was named to act, "" for nobody.
+        """
         with self._workspace.state.transaction() as connection:  # of two commands at once, both are noted
             known = self._workspace.state.get(_UNRECORDED).splitlines()[1 - _UNRECORDED_MAX :]
-            row = (_UNRECORDED, "\n".join([*known, f"{at} {command}"]))
+            row = (_UNRECORDED, "\n".join([*known, f"{at} {command}{agent and f'{_BY}{agent}'}"]))
             connection.execute("INSERT OR REPLACE INTO value VALUES (?, ?)", row)
 
-    def unrecorded(self) -> list[tuple[str, str]]:
-        """Return the last commands of which no run says so, and when each was given, the newest first."""
+    def unrecorded(self, agent: str = "") -> list[tuple[str, str]]:
+        """Return the last commands of which no run says so, and when each was given, the newest first.
+
+        ``agent``: leave out those of others.
+        """
         begun = [path.stem for path in self._folder.glob(f"*{_BEGUN}")]
         lines = sorted([*self._workspace.state.get(_UNRECORDED).splitlines(), *begun], reverse=True)
-        given = (line.partition(" ") for line in lines)
-        return [(command, self._workspace.made_at(at)) for at, _, command in given]
+        given = (line.partition(_BY) for line in lines)
+        mine = (command.partition(" ") for command, _, by in given if not agent or by in ("", agent))
+        return [(command, self._workspace.made_at(at)) for at, _, command in mine]
 
     def forget(self, texts: Iterable[str], ids: Collection[str] = ()) -> None:
         """Delete the runs that contain one of these texts, which were purged, and the earlier words of these lessons.

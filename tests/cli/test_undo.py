@@ -189,6 +189,17 @@ def test_what_only_shows_or_carries_or_a_schedule_gave_stands_in_nobodys_way(w):
     assert undo(w)["kind"] == "correct"
 
 
+def test_of_several_agents_in_one_folder_each_takes_back_its_own_last_command(w):
+    w.correct("w", LESSON, FLEET_AGENT="a1")
+    id_ = w.correct("w", OTHER, FLEET_AGENT="a2")
+    w.run("w", "feedback", id_, "--helped", FLEET_AGENT="a2")
+    assert w.run("w", "undo", "--list").stdout.count(" (a2)") == 1
+    w.run("w", "undo", FLEET_AGENT="a1")
+    assert {text: state == "retired" for text, state in known(w).items()} == {LESSON: True, OTHER: False}
+    assert "no command here" in w.run("w", "undo", "--agent", "a3", expect=1).stderr
+    assert "the last command here was `fleet feedback`" in w.run("w", "undo", "--agent", "a2", expect=1).stderr
+
+
 def test_an_agent_that_was_added_stands_in_the_way_of_a_bare_undo_and_one_that_works_here_already_does_not(w):
     w.correct("w", LESSON)
     w.run("w", "init", "--agent", "tnak")
