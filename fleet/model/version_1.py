@@ -80,7 +80,7 @@ def _as_line(old: _Old) -> Line:
             field = author_field(_part_of(writer))
             columns[writer].first.setdefault(field, old.set.get(field, "") if field not in old.when else "")
     if slots and old.at != clock.ZERO:
-        # Also where it equals the add: another line may replace that.
+        # Stored even if it equals the add, which another line may replace.
         columns[owner].first[AT] = min(old.at, columns[owner].add or "~")
     return Line(old.id, dict(sorted(columns.items())))
 
