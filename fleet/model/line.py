@@ -244,10 +244,10 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         return Line(self.id, columns)
 
     def unaware_wordings(self, writers: Collection[str], redacted: str) -> "Line":
-        """Return the first wordings of some writers in fields that are purged: said before they knew of the purge.
+        """Return some writers' first wordings of purged fields, which they wrote without knowing of the purge.
 
-        Who purges a lesson retires it, or says ``redacted`` in place of its text. Other marks cover single values, and
-        others' words stay.
+        Only the purge of a whole lesson counts: its writer retires the lesson too, or puts ``redacted`` in place of the
+        text. Other marks cover single values, and other writers' words stay.
         """
         columns = [column for column in self.w.values() if column.purge]
         columns_of_purgers = [each for each in columns if each.rem or redacted in (v for _, v in each.set.values())]

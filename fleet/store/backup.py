@@ -226,7 +226,7 @@ def _is_storable(value: object) -> bool:
 
 
 def members(source: Path) -> Iterator[Member]:
-    """Yield the members of an archive, one by one, good and refused; raise ``RefusedError`` for no whole archive."""
+    """Yield the members of an archive, good and refused; raise ``RefusedError`` for a damaged or foreign archive."""
     if not source.is_file():  # a pipe may never end, and cannot be read twice
         raise RefusedError(f"{source} is no plain file: nothing was restored from it")
     try:
@@ -251,7 +251,7 @@ def _members(packed: gzip.GzipFile) -> Iterator[Member]:
         seen.add(info.name)
         data = _take(packed, info.size, limits.LINE_BYTES_MAX if reason else info.size)
         yield Member(info.name, data, reason)
-    # To the end, where gzip has its checksum.
+    # Read on to the end, where gzip has its checksum.
     if not block.startswith(b"\0"):
         raise EOFError("it ends too early")
     while rest := packed.read(limits.BLOCK_BYTES):

@@ -1,9 +1,9 @@
 """Homes: the folders of the agents' own files; and the root of the workspace that a folder is in.
 
 ``fleet.toml`` names the folder in which the homes lie, their place (``[files] home``). ``.fleet/homes`` has a line for
-each place on this machine so far, the present one last: a hook, which parses no TOML, reads it there; while
-``fleet.toml`` cannot be read, logging goes on in the same place; and files left in an earlier place are found. The
-module imports little of the standard library, since hooks import it.
+each place on this machine so far, the present one last. So a hook finds it without parsing TOML, logging goes on in the
+same place while ``fleet.toml`` is unreadable, and files left in an earlier place are found. The module imports little
+of the standard library, since hooks import it.
 """
 
 # ruff: noqa: PTH110, PTH113, PTH114, PTH118, PTH119, PTH120
@@ -43,7 +43,7 @@ NOTES = (
     *(".agents.local.md", ".agents.local.md.backup*"),
     *(".agents/local.md", ".agents/logs/*.md", ".agents/topics/*.md"),
 )
-"""Patterns of the notes of all agents, from the root; notes in a home have the same names."""
+"""Patterns of the files with notes of all agents, from the root; an agent's own notes have these names in its home."""
 _IN_FOLDERS = ("journals/*.md", "skills/*/SKILL.md", *(each for each in NOTES if "/" in each))
 """Patterns of the files that fleet writes in folders of a home."""
 RESTORED = "*.restored-*"

@@ -1,4 +1,4 @@
-"""Queries over the joined records: one SELECT each. Every one brings the rows up to date first."""
+"""Queries over the joined records: one SELECT each. Each query refreshes the rows first."""
 
 import heapq
 import json
@@ -38,7 +38,7 @@ _TRIGGERED = (
     "triggered AND listed AND NOT retired "
     "ORDER BY triggered DESC, published DESC, agents DESC, sessions DESC, seen DESC, last DESC, id"
 )
-# Of all that has a word only the best are looked up: a lookup of each would cost more than to find and to rank it.
+# Of the rows that match, only the best are looked up: looking all up would cost more than finding and ranking them.
 _FOUND = (
     "WITH hit (number, rank) AS (SELECT rowid, bm25(words, 2.0, 1.0) FROM words WHERE words MATCH ?) "
     "SELECT p.id, rank FROM hit JOIN pattern p ON p.rowid = hit.number "
@@ -48,7 +48,7 @@ _FOUND = (
 _LOOKED_UP = 4
 """Rows that are looked up for each that is wanted: some are not listed."""
 _HOLDING_MAX = 2_000
-"""Most rows that are read for literal parts: replicas and keys stand in a line, too."""
+"""Limit of rows that are read to find literal parts: these may match a replica or key in the line, too."""
 SHORT_CHARS_MIN = len("p-000000")
 _BATCH_ROWS = 500
 _id = attrgetter("id")
@@ -58,8 +58,8 @@ def ranked(patterns: Iterable[Pattern], order: Order) -> list[Pattern]:
     """Return lessons, best first, in the order of ``Patterns.best``.
 
     Lessons that were published here come first. Behind them ``sight`` counts occurrences, as a page does; ``evidence``
-    counts agents, then sessions, then occurrences, each as ``Pattern.weight`` has it. Of two alike the newest comes
-    first, and one that others worded anew behind; the id only makes the order the same everywhere.
+    counts agents, then sessions, then occurrences, each as ``Pattern.weight`` has it. Of two equal lessons the newer
+    comes first, and one with others' new words last; the id only makes the order the same everywhere.
     """
 
     def counts(lesson: Pattern) -> tuple[int, ...]:
@@ -97,7 +97,7 @@ class _Table:
 
     @staticmethod
     def holds(text: str, parts: Iterable[str]) -> bool:
-        """Return whether a text has all of some parts, but for case and width; what has no symbol begins a word."""
+        """Return whether a text has all parts, ignoring case and width; a part without symbols must begin a word."""
         folded = _folded(text)
         expressions = ((part, re.escape(part)) for part in map(_folded, parts))
         return all(re.search(rf"\b{each}" if part.isalnum() else each, folded) for part, each in expressions)
@@ -124,7 +124,7 @@ class Patterns(_Table):
 
     @property
     def generation(self) -> int:
-        """A number that changes whenever a row does: a derived text is good while it is the one it was made at."""
+        """Number that changes whenever a row does: a cached text is valid for the generation it was made at."""
         return self._ingest.ask(lambda db: int(get_meta(db, "generation")))
 
     def line(self, id_: str) -> Line | None:
@@ -202,9 +202,9 @@ class Patterns(_Table):
         return dict(islice(chain(((each.id, each.text) for each in united), alone), count))
 
     def promising(self, generation: int, writers: Sequence[str], count: int) -> list[str]:
-        """Return the ids of records that changed after a generation, at most some of those of others alone.
+        """Return the ids of those records changed after a generation that may be due for promotion.
 
-        They are the best-evidenced, those with a column of the ``writers``, and all of merged sets.
+        They are the ``count`` with most evidence, those with a column of the ``writers``, and all of merged sets.
         """
         changed = "SELECT id FROM pattern INDEXED BY pattern_generation WHERE generation > ?"
         query = (
@@ -244,7 +244,7 @@ class Patterns(_Table):
         return int(number) - inside + sum(1 for _ in self._united("sight"))
 
     def count_left_out(self) -> int:
-        """Return how many records have no words here, though nobody purged them: who gave them words is left out."""
+        """Return how many records have no text here, though nobody purged it: the policy leaves its writers out."""
         [(number,)] = self._rows("SELECT count(*) FROM pattern WHERE text = '' AND NOT purges")
         return int(number)
 
@@ -286,7 +286,7 @@ class Patterns(_Table):
         return self._rows("SELECT id, length(line) FROM pattern WHERE length(line) > ? ORDER BY id", bytes_min)
 
     def naming(self, name: str) -> list[Line]:
-        """Return the records that a replica, or any of an agent, has a column of or is named in."""
+        """Return the records in which a replica, or any replica of an agent, has a column or is named."""
         return self._lines(f"{_LINE} WHERE instr(line, ?) ORDER BY id", naming(name))
 
     def candidates(self, text: str) -> dict[str, str]:
@@ -316,12 +316,12 @@ class Patterns(_Table):
 
 
 class Discoveries(_Table):
-    """The discoveries of one database but for retracted ones, and those stamped beyond the cut of the moment."""
+    """The discoveries of one database. Those to show are neither retracted nor stamped beyond the present cut."""
 
     _name = "discovery"
 
     def get(self, id_: str) -> Discovery | None:
-        """Return one entry, a retraction or a retracted one, too."""
+        """Return one entry, which may be a retraction or a retracted discovery."""
         return next(iter(self._entries("WHERE id = ?", id_)), None)
 
     def newest(self, count: int) -> list[Discovery]:

@@ -67,7 +67,7 @@ def upgrade(workspace: Workspace) -> list[str] | None:
     if not _is_unfinished(workspace):
         return None
     done: list[str] = []
-    # The fetched tree has the old lines, and files here are healed from it: it is unknown until the next fetch.
+    # The fetched tree has the old lines, which would come back to the files here: it is unset until the next fetch.
     workspace.tree.move("")
     clan, count = _converted_clan(workspace)
     records = line.joined(entry for data in clan.values() for entry in lesson_lines([data])) if count else {}
@@ -182,7 +182,7 @@ def _remove(path: Path) -> bool:
 
 
 def _convert_local(workspace: Workspace) -> None:
-    """Move consent and pause to the local database. What fleet 0.1 noted of showings and syncs is not kept."""
+    """Move consent and pause to the local database. The records of fleet 0.1 on showings and syncs are dropped."""
     state = workspace.state
     answer = workspace.files.read(workspace.local / "consent").decode("utf-8", "replace").split()
     if answer[:1] == ["agreed"] and len(answer) == 3 and answer[1] == workspace.world.machine():
