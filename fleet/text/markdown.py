@@ -1,8 +1,8 @@
 """Parser of Markdown pages that people, tools and git have all written into: as rows, and as a page.
 
-Rows are lines with their comments. Lines of a code fence are literal, HTML comments are taken out, and conflict markers
-of git are skipped. Each broken form (a fence or a comment that never closes, half a conflict) affects its own line and
-no other. Linear in the size of the page. A ``Page`` is the rows and their sections; its text is edited by lines.
+Rows are lines with their comments. Lines of a code fence are literal, HTML comments are separated from the text, and
+conflict markers of git are skipped. A broken form (a fence or a comment that never closes, half a conflict) affects
+only its own line. Cost is linear. A ``Page`` has the rows and their sections; its text is edited by lines.
 """
 
 import re
@@ -49,7 +49,7 @@ _COMMENT_EDGE = r"<!--|-->"
 _RECORD_START = re.compile(r"\s*fleet\s")
 _CONFLICT_STARTS = frozenset({"<<<<<<<", ">>>>>>>", "|||||||", "======="})
 _CONFLICT = r"(?:<{7}|>{7}|\|{7})(?: .*)?|={7}"
-# A comment torn within its very mark would otherwise become the last word of a pattern, and so another pattern.
+# A comment that is cut off within its opening mark must not become the last word of a lesson, which changes the id.
 _TORN_COMMENTS = frozenset({"<", "<!", "<!-"})
 _OPENING, _OPENING_ESCAPED = re.compile(r"<(\\*)!--"), re.compile(r"<\\(\\*)!--")
 _CLOSING, _CLOSING_ESCAPED = re.compile(r"--(\\*)>"), re.compile(r"--\\(\\*)>")
@@ -300,10 +300,10 @@ class Page(NamedTuple):
 
     @staticmethod
     def content_lines(text: str, chars_max: int) -> list[str]:
-        """Return the lines of a page, those blank that are no content, so that each keeps its number.
+        """Return the lines of a page, with "" for each line that is no content, so that all keep their numbers.
 
-        They are front matter, lines of more than ``chars_max``, marks of a conflict, and fences that never close: one
-        of these hides no more than itself.
+        No content are front matter, lines of more than ``chars_max``, conflict markers, and marks of fences that never
+        close, which so hide nothing but themselves.
         """
         lines = text.split("\n")
         for index in range(Page.front_matter(text).count("\n")):

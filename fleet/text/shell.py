@@ -35,7 +35,7 @@ _WORD_CHARS_MAX = 60
 _MARKS = ";|&<>\n"
 _GROUPED = "(){}!"
 _RUN_WORDS = frozenset({"run", "run-script"})
-_GROUPS = (["run"], ["compose"], ["mod"], ["pr"])  # words behind which the word of the command stands
+_GROUPS = (["run"], ["compose"], ["mod"], ["pr"])  # words after which the subcommand proper follows
 _NOWHERE = ("/dev/null", "&1", "&2", "/dev/stderr", "/dev/stdout")
 
 
@@ -150,8 +150,8 @@ class Command:
         """Return whether it succeeded; None if that is unknown.
 
         The exit code decides, unless it is masked, as in ``make test | tail``: then the output of a build or a test
-        decides, and any other command with an error has failed. One that only asked too early, as ``gh pr checks`` does
-        of a build that is pending, has not.
+        decides, and any other command with an error has failed. It is unknown if a command only asked too early, as
+        ``gh pr checks`` about a pending build.
 
         ``is_error``: the whole line ended with another code than 0.
         """
@@ -258,10 +258,10 @@ def _without_comments(command: str) -> str:
 
 
 def _without_documents(command: str) -> str:
-    """Return a command line without the bodies of its here-documents; those that a shell reads are commands.
+    """Return a command line without the bodies of its here-documents; bodies that a shell reads stay, as commands.
 
-    A document in quotes counts, too, as in ``-m "$(cat <<'EOF'``. One whose end is not here is none. A mark behind
-    blanks ends it only where none follows that a shell takes: it may stand in a script that the document holds.
+    A document in quotes counts, too, as in ``-m "$(cat <<'EOF'``; one without an end mark does not. An indented mark
+    ends it only if no mark follows that a shell accepts, since it may belong to a script within the document.
     """
     rows = command.split("\n")
     last = {row.strip(): number for number, row in enumerate(rows)}
@@ -280,7 +280,7 @@ def _without_documents(command: str) -> str:
 
 
 def _mark_in(row: str, dash: str) -> str:
-    """Return what a shell compares with the mark of a here-document: behind ``<<-`` the row without its tabs."""
+    """Return a row as a shell compares it with the mark of a here-document: for ``<<-`` without leading tabs."""
     return row.rstrip().lstrip("\t" * len(dash))
 
 
@@ -373,7 +373,7 @@ def _named(words: list[str]) -> str:
 
 
 def _from_subcommand(words: list[str]) -> list[str]:
-    """Return the words without the options between a program of many things and its subcommand, ``git -C x push``."""
+    """Return the words without the options between a program and its subcommand: ``git push`` for ``git -C x push``."""
     index = 1
     while words[0] in _MANY and index < len(words) - 1 and words[index].startswith("-"):
         index += 2 if words[index] in _LEADING | _TAKE_VALUE else 1
@@ -459,7 +459,7 @@ _CODE = (
 
 
 def _is_early(output: str) -> bool:
-    """Return whether an output names what is not done yet, and no error."""
+    """Return whether an output only says that something is not done yet, and names no error."""
     return re.search(_EARLY, output) is not None and not any(word in output for word in _ERROR_WORDS)
 
 
@@ -487,7 +487,7 @@ class Failure:
 
     @property
     def fingerprint(self) -> str:
-        """The part that is the same in every run: its lines, folded."""
+        """The part that is the same in every run: its lines, with placeholders for what differs."""
         text = "\n".join(self._lines)
         for pattern, instead in _FOLDS:
             text = pattern.sub(instead, text)
@@ -495,7 +495,7 @@ class Failure:
 
     @property
     def line(self) -> str:
-        """The line for people, or "": rather an error than a summary."""
+        """The line to show to people, preferably an error and no summary; "" for none."""
         lines = self._lines
         return next((line for line in reversed(lines) if not re.match(_SUMMARY, line)), lines[-1] if lines else "")
 

@@ -253,7 +253,7 @@ class Live:
                 elif attempt == 0 and code not in _GOING:
                     self._log(f"live: {_reason(why)}; nothing is lost, it is tried again")
             # A connection that lasted resets the back-off, so that a restarted server is found soon. An attempt that
-            # hangs does not, however long it hangs.
+            # only hangs, for however long, does not reset it.
             was_well = asyncio.get_running_loop().time() - opened_s > OPEN_S
             attempt = 0 if was_well else attempt + 1
             await asyncio.sleep(self._rng.uniform(0, _pause_s_max(attempt)))
