@@ -155,11 +155,11 @@ class _State:
         It supersedes earlier ones about the same failures: these did not work, else no other would have been declared.
         """
         session, families = event["session"], event["families"]
-        for each in [each for each in self.declared.values() if not session or each["session"] in _sessions(session)]:
-            left = [family for family in each["families"] if family not in families]
-            if not left and (each["families"] or not families):
-                each["superseded"] = event["id"]
-            each["families"] = left
+        for earlier in [m for m in self.declared.values() if not session or m["session"] in _sessions(session)]:
+            left = [family for family in earlier["families"] if family not in families]
+            if not left and (earlier["families"] or not families):
+                earlier["superseded"] = event["id"]
+            earlier["families"] = left
         self.declared[event["id"]] = {"error": next((each.output for each in reversed(self.of(session))), ""), **event}
         self.open(session)
 

@@ -350,13 +350,13 @@ class Corrections:
         id_prefix = prefix if prefix.startswith("c-") else f"c-{prefix}"
         entries = corrections_md.Log.parse(page).entries
         # An entry that was edited since it was counted is known by its earlier id, too.
-        ids = [(each, (each.id, each.record.id if each.record is not None else each.id)) for each in entries]
-        matches = [each for each, known_ids in ids if any(id_.startswith(id_prefix) for id_ in known_ids)]
+        ids = [(entry, (entry.id, entry.record.id if entry.record is not None else entry.id)) for entry in entries]
+        matches = [entry for entry, known_ids in ids if any(id_.startswith(id_prefix) for id_ in known_ids)]
         none = (
             f"{self._agent} has no correction whose id begins with {prefix[:40]!r}; nothing was logged. `fleet learn "
             "--waiting` lists those without a lesson"
         )
-        only({each.id: each.title or each.wrong for each in matches}, prefix, none)
+        only({entry.id: entry.title or entry.wrong for entry in matches}, prefix, none)
         self._check_unfilled(matches[0])
         return matches[0]
 

@@ -391,12 +391,12 @@ class _Backlog:
 
         ``Writer.write`` puts those of private lessons into the private file.
         """
-        self._entries = {each.record.id: each for each in self._read.log.entries if each.record is not None}
+        self._entries = {entry.record.id: entry for entry in self._read.log.entries if entry.record is not None}
         self._keys = _part_keys(self._writer.agent, self._read.log.records)
         named_private = {
-            each.record.pattern
-            for each in self._read.log.entries
-            if each.record is not None and each.scope.casefold().startswith(PRIVATE)
+            entry.record.pattern
+            for entry in self._read.log.entries
+            if entry.record is not None and entry.scope.casefold().startswith(PRIVATE)
         }
         slots = Record.by_lesson(Record.latest(self._read.log.records))
         counted = Record.by_lesson(Record.search(self._read.counted, {pattern for pattern, _ in slots}))
@@ -410,12 +410,12 @@ class _Backlog:
                 or (self._read.log.marks.get(pattern, 0) % 2 == 1 and not self._has_scope(pattern))
             )
             line = self._workspace.record(self._writer.agent, pattern) or Line(pattern)
-            fresh = [each for each in records if each.at > line.counted_up_to(replica)]
-            earlier = [*counted[pattern, replica], *(each for each in records if each not in fresh)]
+            fresh = [record for record in records if record.at > line.counted_up_to(replica)]
+            earlier = [*counted[pattern, replica], *(record for record in records if record not in fresh)]
             if not fresh:
                 delta = self._lost_words(line, records)
             else:
-                sessions = {each.session for each in earlier}
+                sessions = {record.session for record in earlier}
                 delta = self._raise_column(line, replica, fresh, sessions, is_private=is_private)
             if self._read.log.marks:
                 numbers = self._undo_numbers(records, is_private=is_private)
@@ -434,16 +434,16 @@ class _Backlog:
     def _undo_numbers(self, records: Sequence[Record], *, is_private: bool) -> dict[str, dict[str, int]]:
         """Return the undo counts of a lesson's entries, and of the sessions to which they belong."""
         marks = self._read.log.marks
-        marked = [each for each in records if each.id in marks]
-        seen = {self._keys[each.id]: marks[each.id] for each in marked}
-        relapsed = {self._keys[each.id]: marks[each.id] for each in marked if RELAPSED in each.extra}
+        marked = [record for record in records if record.id in marks]
+        seen = {self._keys[record.id]: marks[record.id] for record in marked}
+        relapsed = {self._keys[record.id]: marks[record.id] for record in marked if RELAPSED in record.extra}
         by_session: dict[str, list[int]] = defaultdict(list)
-        for each in records:
-            if each.session or is_private or each.part:
-                by_session[self._session(each)].append(marks.get(each.id, 0))
+        for record in records:
+            if record.session or is_private or record.part:
+                by_session[self._session(record)].append(marks.get(record.id, 0))
         # The number grows with every mark, and is odd while all entries of the session are undone, in any order.
         marked_sessions = {key: numbers for key, numbers in by_session.items() if any(numbers)}
-        sessions = {key: 2 * sum(each) - all(number % 2 for number in each) for key, each in marked_sessions.items()}
+        sessions = {key: 2 * sum(undos) - all(undo % 2 for undo in undos) for key, undos in marked_sessions.items()}
         return {"relapsed": relapsed, "seen": seen, "sessions": sessions}
 
     def _undo_old_names(self) -> Iterator[Line]:

@@ -68,11 +68,11 @@ class Purge:
     def secrets(self, writer: Writer, patterns: Sequence[str]) -> tuple[dict[str, list[str]], str]:
         """Mark the texts of shared lessons that have a certain secret; the lessons and their other words stay.
 
-        A text is redacted where no other is left of its field. Only what the branch has is marked: the rest is held
-        back here, and a person can still edit it. Doubtful secrets are left to the screening of whoever shows them: a
+        A field gets a redaction only if it has no other text. Only values on the branch are marked: others are held
+        back here, and a person can still edit them. Doubtful secrets are only screened where they are shown, since a
         mark cannot be undone.
 
-        Returns the kinds by lesson, and the last lesson that was read: it stops at ``SECRETS_AT_ONCE_MAX``.
+        Returns the kinds by lesson, and the last lesson that was read: it stops at ``SECRETS_AT_ONCE_MAX`` lessons.
         """
         leaks, last = dict[str, Line](), ""
         with self._workspace.snapshot():  # one refresh for all: a new clan brings many lessons

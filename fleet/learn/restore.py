@@ -67,8 +67,8 @@ def restore(workspace: Workspace, source: Path) -> RestoreResult:
         pass
     outcome = RestoreResult()
     with workspace.locked():
-        notes = [(agent, each) for agent in workspace.agents_with_notes() for each in workspace.notes(agent).records()]
-        private = [(agent, each.id, PRIVATE) for agent, each in notes if each.scope == PRIVATE]
+        notes = [(agent, note) for agent in workspace.agents_with_notes() for note in workspace.notes(agent).records()]
+        private = [(agent, note.id, PRIVATE) for agent, note in notes if note.scope == PRIVATE]
         note_moves(workspace, private)  # a lesson that became private after the backup is a shared one in it
         _give_up_parted_names(workspace, source)
         join = _Restore(workspace, outcome)
@@ -84,8 +84,8 @@ def restore(workspace: Workspace, source: Path) -> RestoreResult:
                     raise
                 outcome.refused.append(Refused(f"{source.name}: {member.path}", number, str(why), member.data))
         workspace.quarantine.keep(outcome.refused, workspace.wall())
-        unsent_ids = {each.id for each in workspace.db.outgoing()}
-        moves = [each for each in private if each[1] in unsent_ids]
+        unsent_ids = {entry.id for entry in workspace.db.outgoing()}
+        moves = [(agent, id_, scope) for agent, id_, scope in private if id_ in unsent_ids]
         note_moves(workspace, moves)
     if moves:
         reconcile_all(workspace)
@@ -109,16 +109,16 @@ def take_over(workspace: Workspace, agent: str) -> int:
         return 0
     with workspace.log_lock(agent), workspace.log_lock(names.GUEST):  # the guest may be logging at this moment
         if files := workspace.files_of(home):
-            logs = [workspace.home(each) / corrections_md.FILE_NAME for each in (agent, names.GUEST)]
+            logs = [workspace.home(owner) / corrections_md.FILE_NAME for owner in (agent, names.GUEST)]
             log, data = map(workspace.files.read, logs)
             # This comes first, since after the log is moved, the earlier ids of its entries are unknown.
             Runs(workspace).hand_over(names.GUEST, agent, _ids_here(log, _in_the_name_of(agent, data)))
             _move(workspace, agent, home, files)
     register = workspace.replicas()
-    mine = [each for each in register.replicas if each.agent == names.GUEST]
+    mine = [r for r in register.replicas if r.agent == names.GUEST]
     if mine:
-        taken = [each._replace(name=f"{agent}{each.name.removeprefix(names.GUEST)}") for each in mine]
-        others = [each for each in register.replicas if each not in mine]
+        taken = [r._replace(name=f"{agent}{r.name.removeprefix(names.GUEST)}") for r in mine]
+        others = [r for r in register.replicas if r not in mine]
         workspace.files.replace(workspace.replica_file, register._replace(replicas=(*taken, *others)).render())
     return len(files)
 
@@ -461,22 +461,22 @@ def _foreign_adds(
     foreign: dict[str, dict[str, str]] = defaultdict(dict)
     for line in fetched:
         issued = [name for name in mine if line.add_of(name)]
-        rows = (workspace.patterns.line(line.id) if issued else None) or Line(line.id)
+        ours = (workspace.patterns.line(line.id) if issued else None) or Line(line.id)
         for name in issued:
             add, total = line.add_of(name), line.total_of(name, "seen")
-            if rows.add_of(name) == add:
+            if ours.add_of(name) == add:
                 continue
             records = logged(names.agent_of(name))[line.id, name]
-            stamps = {each.at for each in records}
+            stamps = {record.at for record in records}
             if not records or (name in former and max(stamps) < add):
                 continue
-            own = [each for each in Record.latest(records) if not each.part]
-            issued_at = sorted(each.at for each in own if not rows.part("seen", each.id.removeprefix("c-")))
-            counted = [each for each in issued_at if each <= add]
+            own = [record for record in Record.latest(records) if not record.part]
+            issued_at = sorted(record.at for record in own if not ours.part("seen", record.id.removeprefix("c-")))
+            counted = [stamp for stamp in issued_at if stamp <= add]
             before = (record_before(line.id) if record_before is not None else None) or Line(line.id)
             known = before.total_of(name, "seen")
             if record_before is None:  # a log that was reset lacks records that our earlier total counts
-                known = max(rows.total_of(name, "seen"), len(issued_at)) - (len(issued_at) - len(counted))
+                known = max(ours.total_of(name, "seen"), len(issued_at)) - (len(issued_at) - len(counted))
             if total <= known:
                 continue  # a known total cannot hide our records: this add came by an import
             if _is_foreign(add, _adds_in_shard(workspace, name, line.id), before.add_of(name), stamps):

@@ -11,8 +11,8 @@ A person is asked about two kinds of parts. They are detected where rows are joi
   never withheld for their number. Writers unknown until now form one group, and so do all writers whose columns came in
   the file of one other writer. The changes of such a group count whatever the lesson, its own or others'.
 
-A purge mark removes words from the join itself and cannot be withheld. The person is told if one writer purges as many
-lessons, or if a mark arrives in a column of this folder that did not write it.
+A purge mark removes words from the join itself and cannot be withheld. A person is told if one writer purges words of
+as many lessons, or if a mark arrives in a column of this folder, but was not written here.
 """
 
 import json
@@ -179,9 +179,9 @@ class Arrivals:
 
     def _is_largest(self, row: Line, field: str, data: bytes) -> bool:
         """Return whether no wording of a field that counts has larger bytes, or the same."""
-        rivals = (each for each in row.w.items() if field in each[1].first and canonical(each[1].first[field]) >= data)
-        counting = (self._counting(row.id, *each).first for each in rivals)
-        return not any(field in each and canonical(each[field]) >= data for each in counting)
+        rivals = ((w, c) for w, c in row.w.items() if field in c.first and canonical(c.first[field]) >= data)
+        counting = (self._counting(row.id, writer, column).first for writer, column in rivals)
+        return not any(field in first and canonical(first[field]) >= data for first in counting)
 
     def _counting(self, id_: str, writer: str, column: Column) -> Column:
         """Return a column without its withheld part, and without what was noted here and may become withheld."""

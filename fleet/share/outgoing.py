@@ -72,16 +72,16 @@ class Outgoing(msgspec.Struct):
         It quotes only lines that have passed the gate.
         """
         # The writers count, not the owners of the shards: another replica sends lessons of live sync, and lost ones.
-        parts = [each for each in self.entries if isinstance(each, Line)]
-        found = [each for each in self.entries if isinstance(each, Discovery)]
-        writers = {*chain.from_iterable(each.by_writer() for each in parts), *(each.by for each in found)}
-        agents = listed(sorted({names.agent_of(each) for each in writers if names.is_replica(each)})) or "fleet"
+        parts = [entry for entry in self.entries if isinstance(entry, Line)]
+        findings = [entry for entry in self.entries if isinstance(entry, Discovery)]
+        writers = {*chain.from_iterable(part.by_writer() for part in parts), *(finding.by for finding in findings)}
+        agents = listed(sorted({names.agent_of(name) for name in writers if names.is_replica(name)})) or "fleet"
         # A lesson that was retired before it was ever sent was not learned.
-        lines = [each for each in parts if not _is_retired(each)]
-        learned = [next((fields["text"] for fields in each.wordings() if "text" in fields), "") for each in lines]
-        shown = [each for each in found if not each.retracts]
+        lessons = [part for part in parts if not _is_retired(part)]
+        learned = [next((fields["text"] for fields in part.wordings() if "text" in fields), "") for part in lessons]
+        shown = [finding for finding in findings if not finding.retracts]
         phrases = [f"learned: {text}" for text in learned if text]
-        phrases += [f"found: {each.problem or each.solution}" for each in shown]
+        phrases += [f"found: {finding.problem or finding.solution}" for finding in shown]
         if not phrases:
             return f"{agents}: {counted(self.count, 'line')}" if self.count else "fleet: compact"  # lines only left
         more = f" (and {len(phrases) - 1:,} more)" if len(phrases) > 1 else ""

@@ -165,11 +165,11 @@ class Patterns(_Table):
     def lessons_of(self, ids: Iterable[str]) -> dict[str, Pattern]:
         """Return the lesson that each of some records is, or is a part of, by the id of the record."""
         grouped = self.groups()
-        sets = {each: grouped.get(each, [each]) for each in ids}
-        records = {each.id: each for each in self.some(list(dict.fromkeys(chain.from_iterable(sets.values()))))}
-        members = {group[0]: [records[one] for one in group if one in records] for group in sets.values()}
-        lessons = {first: merged(found) for first, found in members.items() if found}  # each set is merged once
-        return {each: lessons[group[0]] for each, group in sets.items() if group[0] in lessons}
+        sets = {id_: grouped.get(id_, [id_]) for id_ in ids}
+        records = {record.id: record for record in self.some(list(dict.fromkeys(chain.from_iterable(sets.values()))))}
+        members = {group[0]: [records[id_] for id_ in group if id_ in records] for group in sets.values()}
+        lessons = {first: merged(some) for first, some in members.items() if some}  # each set is merged once
+        return {id_: lessons[group[0]] for id_, group in sets.items() if group[0] in lessons}
 
     def groups(self) -> dict[str, list[str]]:
         """Return the merged records: from the id of each to the ids of its set, sorted."""

@@ -592,12 +592,12 @@ class Contents:
     def entries(self, names: Sequence[str]) -> dict[str, Entry]:
         """Return the entries with some names, which are formed as ``names`` does; unknown ones are left out."""
         entries: dict[str, Entry] = {}
-        for each, raw, hash_ in _select(self._connection, "id, line, hash FROM pattern WHERE id", names):
-            entries[each] = _decoded(checked(raw, hash_))
-        for each, raw, hash_ in _select(self._connection, "id, line, hash FROM discovery WHERE id", names):
-            entries[each] = DISCOVERIES.decode(checked(raw, hash_))
-        for each, raw, hash_ in _select(self._connection, "id, raw, hash FROM carried WHERE '#' || hash", names):
-            entries[f"#{hash_}"] = _carried_of(each, raw, hash_)
+        for id_, raw, hash_ in _select(self._connection, "id, line, hash FROM pattern WHERE id", names):
+            entries[id_] = _decoded(checked(raw, hash_))
+        for id_, raw, hash_ in _select(self._connection, "id, line, hash FROM discovery WHERE id", names):
+            entries[id_] = DISCOVERIES.decode(checked(raw, hash_))
+        for id_, raw, hash_ in _select(self._connection, "id, raw, hash FROM carried WHERE '#' || hash", names):
+            entries[f"#{hash_}"] = _carried_of(id_, raw, hash_)
         return entries
 
     def differences(self, other: "Contents") -> Iterator[str]:

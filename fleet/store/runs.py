@@ -333,7 +333,7 @@ class Runs:
         def is_effective(run_id: str) -> bool:
             return not any(is_effective(by) for by in undos.get(run_id, ()))
 
-        return {of: by for of, bys in undos.items() for by in bys if is_effective(by)}
+        return {run_id: by for run_id, bys in undos.items() for by in bys if is_effective(by)}
 
     def undo(self, run_id: str, aligned: Callable[..., Sequence[bytes]] = lambda _, *versions: versions) -> Run:
         """Undo the file edits of a run, and return the run that did so. Its lessons and fields are the caller's.

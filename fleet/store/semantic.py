@@ -64,7 +64,7 @@ class Embeddings:
 
     @property
     def state(self) -> str:
-        """``on``, ``off`` by the configuration, ``unagreed`` for no consent to the endpoint, or ``missing``."""
+        """State: ``on``; ``off`` by configuration; ``unagreed`` for no consent to the endpoint; ``missing`` library."""
         if self._settings.off:
             return "off"
         if self._settings.url and not self._is_agreed():

@@ -56,18 +56,18 @@ class Trust:
         blocked = self.blocked()
         withheld: dict[str, dict[str, str]] = defaultdict(dict)
         versions = dict(plain.versions)
-        for _, name, each, value, _ in self._rows(*_HELD):
-            withheld[each][name] = value
-            key = f"{IS_HELD} {each}"
+        for _, name, id_, value, _ in self._rows(*_HELD):
+            withheld[id_][name] = value
+            key = f"{IS_HELD} {id_}"
             versions[key] = blake2b(f"{versions.get(key, '')} {name} {value}".encode(), digest_size=8).hexdigest()
         earlier: dict[str, list[str]] = defaultdict(list)
-        for _, _, each, value, _ in self._rows(_EARLIER):
-            earlier[each].append(value)
-        versions |= {f"{IS_BLOCKED} {each.name}": f"{each.since} {each.at}" for each in blocked}
+        for _, _, id_, value, _ in self._rows(_EARLIER):
+            earlier[id_].append(value)
+        versions |= {f"{IS_BLOCKED} {writer.name}": f"{writer.since} {writer.at}" for writer in blocked}
         return plain._replace(
-            blocked={each.name: each.since for each in blocked},
-            earlier={each: _line(each, texts) for each, texts in earlier.items()},
-            withheld={each: _parts(each, texts) for each, texts in withheld.items()},
+            blocked={writer.name: writer.since for writer in blocked},
+            earlier={id_: _line(id_, texts) for id_, texts in earlier.items()},
+            withheld={id_: _parts(id_, texts) for id_, texts in withheld.items()},
             versions=versions,
         )
 
