@@ -41,7 +41,7 @@ def moment(ms: int) -> str:
 def ticked(wall_ms: int, last: Stamp) -> Stamp:
     """Return the next stamp: the wall clock's reading, or the successor of ``last`` if the reading is not larger.
 
-    Raises ``OverflowError`` if ``last`` is the largest stamp, so a caller must never accept that one from a peer.
+    Raises ``OverflowError`` if ``last`` is the largest stamp, so a caller must never admit that one from a peer.
     """
     wall = nearest(wall_ms)
     return wall if wall > last else after(last)

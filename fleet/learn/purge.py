@@ -113,7 +113,7 @@ class Purge:
     def _mark(self, writer: Writer, part: Line, redact: Callable[[Any], Any]) -> None:
         """Mark the values in a part of a record, and redact each field that has no other value.
 
-        The mark of an edit covers its writer's first wording, too: if that is shown here then, it is set again.
+        The mark of an edit covers its writer's first wording, too: if that is the value to show here, it is set again.
         """
         policy, stamp = self._workspace.policy(), writer.tick()
         line = self._workspace.patterns.line(part.id) or part

@@ -415,7 +415,7 @@ def give_up_names(
 def _give_up_parted_names(workspace: Workspace, source: Path) -> None:
     """Give up each replica of ours under which a backup has other occurrences of a lesson than the log here.
 
-    This folder was reset after the state that the backup has: of two totals under one replica, only the larger counts.
+    This folder was reset to an older state, and the backup has its other history: of two totals only the larger counts.
     """
     mine = workspace.mine()
     for member in backup.members(source):

@@ -2,7 +2,7 @@
 
 A delta is a line that has only what changes, and only the column of its writer ``me``. The writer's own totals,
 wordings and adds are read from the joined record that is passed in, so that record must have all that ``me`` ever
-wrote. A stamp must be larger than every stamp that this machine has accepted; the caller issues it (``crdt.clock``).
+wrote. A stamp must be larger than every stamp that this machine has admitted; the caller issues it (``crdt.clock``).
 """
 
 from collections.abc import Iterable, Mapping

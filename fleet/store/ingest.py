@@ -675,7 +675,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         return str(self._read(lambda db: db.execute(query, [name]).fetchone()[0]) or "")
 
     def newest(self) -> str:
-        """Return the largest stamp that this machine accepts, "" for none, without a refresh."""
+        """Return the largest stamp that this machine admits, "" for none, without a refresh."""
         return str(self._read(lambda db: db.execute("SELECT max(newest) FROM pattern").fetchone()[0]) or "")
 
     def noted(self, key: str) -> str:

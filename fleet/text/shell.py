@@ -4,8 +4,8 @@ No shell is implemented here. A command is split at ``&&``, ``||``, ``;``, ``|``
 piece loses the wrappers of its program: assignments, ``sudo``, ``timeout 60``, ``npx``, ``uv run``, a path. Any text is
 accepted; the family of an unknown command is its first word.
 
-Two runs of one failure differ in times, addresses, temporary paths, counts and line numbers: the fingerprint has
-placeholders for these. Names stay: that module ``a`` or ``b`` is missing are two errors. Every expression is linear.
+Two runs of one failure differ in times, addresses, temporary paths, counts and line numbers; the fingerprint has
+placeholders for these. Names stay: ``No module named 'a'`` and ``... 'b'`` are two errors. Every expression is linear.
 """
 
 import re

@@ -417,7 +417,7 @@ def _lexemes(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _cjk(run: str) -> Iterator[tuple[str, str]]:
-    """Yield the numbers in a run, "not" for a negation, then bigrams, since there are no blanks between words."""
+    """Yield the numbers, "then" and "not" of a run, and its bigrams, since there are no blanks between words."""
     for match in re.finditer(_CJK_NUMBER, run):
         yield "number", match[1].translate(_CJK_DIGITS)
     if run.startswith(("再", "然后")):

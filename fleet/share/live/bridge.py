@@ -239,7 +239,7 @@ class Bridge:
         return row.refused
 
     def _take_own(self, key: str, change: Change) -> list[Refused]:
-        """Check a row under our own key that this start did not put: an earlier one did, or somebody who must not."""
+        """Check a row under our own key: put by this start, by an earlier one, or by somebody who must not."""
         name = parts_of(key)[0]
         if self._own.get(name) == (None if change.after is None else hash(change.after)):
             return []
