@@ -10,7 +10,7 @@ from datetime import date, datetime, timedelta
 Stamp = str
 
 ZERO: Stamp = "0"
-"""Stamp that stands for none. It sorts before every real one."""
+"""Stamp for "no stamp". It sorts before every real one."""
 
 COUNTER_MAX = 0xFFFF
 MS_MAX = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last millisecond that the text can hold

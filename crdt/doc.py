@@ -1,4 +1,4 @@
-"""Shared document: rows of text by key, synchronised by Yjs, of which only the transport is used.
+"""Shared document: rows of text by key, synchronised by Yjs, whose conflict resolution is not used.
 
 Yjs resolves two concurrent writes to one key by client id, not by time. So two clients must never write one key: a key
 ends in its writer's name, and only that writer sets it. Yjs merges rows of different keys (Nicolaescu et al., "YATA",
@@ -160,7 +160,7 @@ class Document:
         return Applied(changes, new, _clocks(self.state()).get(self.client_id, 0) > clock)
 
     def _during(self, act: Callable[[], None]) -> tuple[Changes, bytes]:
-        """Act in one transaction; return its changes and its update, of which it has one or none."""
+        """Act in one transaction; return its changes and its update, b"" for none."""
         with self._doc.transaction():
             act()
         changes, updates, self._changes, self._updates = self._changes, self._updates, {}, []

@@ -258,7 +258,7 @@ class AttemptLog:
             if streak is None or streak.error != fingerprint:
                 streak = _Streak(*where, fingerprint)
             streak.count, streak.output = streak.count + 1, fitting(output, OUTPUT_CHARS_MAX)
-            streak.tries.pop(key, None)  # the newest stands last
+            streak.tries.pop(key, None)  # so that the newest is the last
             streak.tries[key] = _Try(shown, _moment(self._lock), blocks)
             state.streaks[where] = streak
             return streak.count

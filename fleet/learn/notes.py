@@ -733,7 +733,7 @@ def _unlabelled(text: str, role: str) -> str:
 
 
 def _details(item: Block) -> str:
-    """Return what stands below an item, however deep, as one text."""
+    """Return the items below an item, however deep, as one text."""
     below = ((each.text, _details(each)) for each in item.items if not each.is_task)
     return "; ".join(filter(None, (Passage(text).plain for texts in below for text in texts)))
 
@@ -765,7 +765,7 @@ def _is_lesson(title: str) -> bool:
 
 
 def _fields_of(block: Block) -> list[Field]:
-    """Return the fields of a block's lines; a line without a label goes on with the field before it."""
+    """Return the fields of a block's lines; a line without a label continues the field before it."""
     joined: list[Field] = []
     for number, line in enumerate(block.lines, block.line):
         for field in fields(line):

@@ -6,7 +6,7 @@ class FleetError(Exception):
 
     Args:
         message: what happened, what it means, and what to do about its cause.
-        again: advice to run the command again, printed behind the message if the command failed. It is no part of
+        again: advice to run the command again, printed after the message if the command failed. It is no part of
             ``str``, which may also be a warning after success: a second run would count everything twice.
     """
 

@@ -43,7 +43,7 @@ AT = "at"
 UNDONE = ".undone"
 """Suffix of a counter's name: its parts say which of the writer's occurrences are undone, those with an odd number."""
 CARRIED = "carried"
-"""Key among purge marks that is no writer: below it stand the hashes of purged carried lines."""
+"""Key among purge marks that is no writer: its value has the hashes of purged carried lines."""
 
 Total = Annotated[int, msgspec.Meta(ge=1, le=limits.INTEGER_MAX)]
 

@@ -67,7 +67,7 @@ class Endpoint:
         except ValueError:
             parts, host, has_port = urlsplit(""), "", False
         is_safe = parts.scheme == f"{scheme}s" or (parts.scheme == scheme and is_loopback(host))
-        is_whole = scheme == "http" or not (parts.query or parts.fragment)  # the name of a room goes behind it
+        is_whole = scheme == "http" or not (parts.query or parts.fragment)  # the name of a room is appended to it
         is_plain = url.isprintable() and " " not in url and "@" not in parts.netloc
         if not (is_safe and host and has_port and is_whole and is_plain):
             start = f"{parts.scheme}://" if url.lower().startswith(f"{parts.scheme}://") else ""

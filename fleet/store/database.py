@@ -379,7 +379,7 @@ class Local:
         self._write(("DELETE FROM consent WHERE kind = ? AND ? IN ('', value)", [(kind, value and self.here(value))]))
 
     def here(self, value: str) -> str:
-        """Return a value or key as it is stored if it holds on this machine alone: behind the machine's fingerprint.
+        """Return a value or key as it is stored if it holds on this machine alone: after the machine's fingerprint.
 
         A repository may bring a ``.fleet`` along, but its author does not know this fingerprint.
         """

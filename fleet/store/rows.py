@@ -34,7 +34,7 @@ _BATCH_ROWS = 500  # that are joined at once, or a few more; few enough to take 
 _STEP_ROWS = 100  # of each of several files
 _FILES_IN_STEP = 8  # editions are sorted: at one place they have much the same lines
 _USES = frozenset({"shown", "relapsed", "hurt"})
-_NEVER = "~"  # behind every stamp
+_NEVER = "~"  # later than every stamp
 _NO_WORDS = pattern_id("")  # of a text without words
 _COLUMNS = (
     *("line", "hash", "text", "alike", "into_id", "listed", "published", "retired", "triggered", "agents", "sessions"),

@@ -479,7 +479,7 @@ def _loss(edit: Edit) -> int:
 def _merged(path: str, now: bytes, base: bytes, target: bytes) -> bytes:
     """Return the three-way merge of a file by lines: the target, with what was added and removed since ``base``.
 
-    A heading or a table's head of ``base`` stays in some pages while what was added since stands below it.
+    In some pages, a heading or table head of ``base`` stays as long as lines that were added since are below it.
     """
     lines = base.splitlines(keepends=True)
     theirs, removed_by_them = _diff(lines, now.splitlines(keepends=True))
@@ -539,7 +539,7 @@ def _common(now: bytes, target: bytes) -> bytes:
 
 
 def _diff(lines: list[bytes], others: list[bytes]) -> tuple[dict[int, list[bytes]], set[int]]:
-    """Return the lines inserted in the other file, by the index they stand before, and the indexes of those removed."""
+    """Return the lines inserted in the other file, by the index of the next line, and the indexes of the removed lines."""
     inserted: dict[int, list[bytes]] = {}
     removed: set[int] = set()
     for tag, first, last, start, end in SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():

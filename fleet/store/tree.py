@@ -194,7 +194,7 @@ class GitTree:
         return {}
 
     def has(self, path: str) -> bool:
-        """Return whether anything stands at a path of the tree that is taken in, readable or not."""
+        """Return whether anything is at a path of the tree that is taken in, readable or not."""
         with _gone():
             return path in self._bare.listing(self.head())
 

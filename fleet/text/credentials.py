@@ -186,7 +186,7 @@ def _has_innocent_word(low: str) -> bool:
 
 
 def _loose(text: str) -> Iterator[_Span]:
-    """Yield random values behind names of secrets in any case and quoting."""
+    """Yield random values after names of secrets in any case and quoting."""
     done = position = 0
     while named := _expression("loose").search(text, position):
         position = named.end("word")
@@ -254,7 +254,7 @@ def _loose_values(text: str, named: re.Match[str]) -> Iterator[tuple[int, int]]:
 
 
 def _is_machine_made(text: str, start: int) -> bool:
-    """Return whether a word is too long and mixed for prose: the only kind of value behind a blank alone."""
+    """Return whether a word is too long and mixed for prose: the only kind of value that may follow a blank alone."""
     word = _expression("machine-made").match(text, start)
     return word is not None and sum(map(str.isdigit, word[0])) >= _DIGITS_MIN
 
@@ -308,7 +308,7 @@ _TYPING = ("sshpass", "mysql", "mariadb", "curl", "identified", "IDENTIFIED", "l
 
 
 def _signed(text: str) -> Iterator[_Span]:
-    """Yield values with a symbol among letters and digits, or of mixed case, behind the whole name of a password."""
+    """Yield values with a symbol among letters and digits, or of mixed case, after the whole name of a password."""
     for match in _expression("signed").finditer(text):
         group = match.lastgroup or ""
         value = match[group]
@@ -326,7 +326,7 @@ def _typed(text: str) -> Iterator[_Span]:
 
 
 def _translated(text: str) -> Iterator[_Span]:
-    """Yield the values behind the name of a password in another language than English."""
+    """Yield the values after the name of a password in another language than English."""
     for match in _expression("translated").finditer(text):
         value = match["value"].rstrip(_AFTER_ODD)
         if _is_chosen(value):

@@ -53,7 +53,7 @@ _BUILT = re.compile(r"[`_/.-](?:(?<![.-])|(?=[\w@*+]))", re.ASCII)
 """A code span, or a mark within a word."""
 _FILE_MARKS = frozenset("./_")
 _BLANKS = bytes(char if chr(char).isalnum() or chr(char) in "_@*+" else ord(" ") for char in range(128)).ljust(256)
-"""Table that makes a blank of each ASCII character that stands between words."""
+"""Table that makes a blank of each ASCII character between words."""
 _FOLDERS = r"[\w@+-][\w@.+-]{0,60}(?:/[\w@.+-]{1,60}){1,8}"
 _FOLDER = rf"(?ai)\b(?:folder|directory)\s`({_FOLDERS})/?`|(?<![\w/.])({_FOLDERS})/?`?\s(?:folder|directory)\b"
 """A path called a folder. After that word it must be a code span, since "directory structure/tree" is none."""

@@ -129,12 +129,12 @@ _HIDDEN = (
     + "".join(rf"\U{plane:04x}fffe\U{plane:04x}ffff" for plane in range(1, 17))
 )
 # Arabic, Syriac, N'Ko, Mandaic, the scripts of India, Sinhala, Myanmar, Khmer, Balinese and their neighbours: there a
-# joiner tells words apart. Nothing of _HIDDEN is in here, or a kept joiner could come to stand beside another letter.
+# joiner tells words apart. Nothing of _HIDDEN is in here: else its removal could move a joiner to another letter.
 _JOINING = (
     r"\u0620-\u0dff\u1000-\u109f\u1780-\u17b3\u17b6-\u17df\u1b00-\u1bff\ua8e0-\ua8ff\ua980-\ua9df\uabc0-\uabff"
     r"\ufb50-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc\U00011000-\U00011a9f\U0001e900-\U0001e95f"
 )
-# What emoji are made of: a joiner between two, and one selector behind one, belong to them.
+# What emoji are made of: a joiner between two, and one selector after one, belong to them.
 _EMOJI = r"\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 _HIDDEN_MARK = (
     rf"[{_HIDDEN}](?<![{_EMOJI}]\ufe0f)"
@@ -150,7 +150,7 @@ def strip_controls(text: str) -> str:
     Removed are C0 and C1 controls but ``\n`` and ``\t``, so ESC and 0x9b; bidi controls, zero-width and tag characters,
     variation selectors, fillers, interlinear annotation, lone surrogates, noncharacters. U+2028 and U+2029 become
     ``\n``. The joiners U+200C and U+200D stay between two letters of a script that spells with them (Arabic, Hindi,
-    ...), and U+200D between two emoji, with one U+FE0F behind each.
+    ...), and U+200D between two emoji, with one U+FE0F after each.
     """
     if _is_plain(text):
         return text
@@ -302,7 +302,7 @@ def _hints_at_something(text: str) -> bool:
 
 
 def _redact_named(text: str, kinds: set[str]) -> str:
-    """Return the text without values that a name makes secret, wherever they stand; the names stay; add their kinds."""
+    """Return the text without values that a name makes secret, also elsewhere in it; add their kinds. Names stay."""
     values: dict[str, str] = {}
     for find in _credentials().FINDERS:
         spans = [*find(text)]

@@ -110,7 +110,7 @@ class Command:
     def plain_words(self) -> list[str]:
         """The words of a single simple command that is the same in every shell; [] for any other.
 
-        It has no pipe, redirection, expansion, pattern or comment, and no line end but behind a backslash; unknown
+        It has no pipe, redirection, expansion, pattern or comment, and no line end except after a backslash; unknown
         syntax is not plain.
         """
         return shlex.split(self._typed.replace("\\\n", " ")) if re.fullmatch(_SIMPLE, self._typed) else []
@@ -167,7 +167,7 @@ class Command:
 def _is_masked(command: str, depth: int) -> bool:
     """Return whether the exit code of a command line is not that of its main command.
 
-    The code is unknown behind a pipe, before another command that runs in any case, and with ``||``, ``!`` or ``&``.
+    The code is unknown in a pipe, before another command that runs in any case, and with ``||``, ``!`` or ``&``.
     """
     pieces = list(islice(_pieces(command), _PIECES_MAX))
     words = [_unwrapped(piece) for piece, _ in pieces]
@@ -226,7 +226,7 @@ def _run_by_find(words: list[str], depth: int) -> Iterator[tuple[list[str], bool
 
 
 def _pieces(command: str) -> Iterator[tuple[list[str], str]]:
-    """Yield the words of each piece of a command line, and the operator behind it.
+    """Yield the words of each piece of a command line, and the operator after it.
 
     Redirections are no words.
     """
@@ -253,7 +253,7 @@ def _pieces(command: str) -> Iterator[tuple[list[str], str]]:
 
 
 def _without_comments(command: str) -> str:
-    """Return a command line without comments, where a quote would begin a word, and line ends behind a backslash."""
+    """Return a command line without comments, in which a quote would begin a word, and without escaped line ends."""
     return re.sub(_UNREAD, lambda match: "" if match[1] else match[0], command)
 
 
@@ -501,5 +501,5 @@ class Failure:
 
 
 def _last_rows(output: str) -> list[str]:
-    """Return the last lines of an output, where errors stand."""
+    """Return the last lines of an output, which have the errors."""
     return [row[:_LINE_CHARS_MAX].rstrip() for row in output[-_TAIL_CHARS:].splitlines()[-_LINES_READ:]]

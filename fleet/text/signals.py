@@ -33,7 +33,7 @@ _SHORT_CHARS = 160
 """Greatest length of a message in which weak phrases count."""
 EXCERPT_CHARS_MAX = 240
 _SENTENCE_WORDS_MIN = 5
-"""A shorter sentence may only object ("No, again:"); the right way comes behind it."""
+"""A shorter sentence may only object ("No, again:"); the right way follows it."""
 _SENTENCE_CHARS = 300
 """Greatest distance from a phrase to the ends of its sentence."""
 _OPENING_CHARS_MAX = 2_000
@@ -375,7 +375,7 @@ def _begins(low: str, texts: Iterable[str]) -> bool:
 
 
 def _opening(low: str) -> int:
-    """Return the position of the first word behind fillers such as "ok" or "hmm"."""
+    """Return the position of the first word after fillers such as "ok" or "hmm"."""
     start = 0
     for _ in range(8):
         while start < min(len(low), _OPENING_CHARS_MAX) and not low[start].isalnum() and low[start] != "·":

@@ -66,7 +66,7 @@ class Words:
         self._text = strip_controls(text if text.isascii() else unicodedata.normalize("NFC", text))
 
     def indexed(self) -> str:
-        """Return the text for a full-text table: its words, then symbols with the word behind them, as in ``--json``.
+        """Return the text for a full-text table: its words, then symbols with the word after them, as in ``--json``.
 
         Words of scripts without blanks come letter by letter: a phrase of them matches anywhere. Each end of a run of
         symbols is a token, so that ``->`` matches ``|->``.
@@ -98,7 +98,7 @@ class Words:
         return [_quoted(term) for term in terms][:TERMS_MAX]
 
     def _symbols(self) -> list[tuple[str, str]]:
-        """Return each run of symbols with the word right behind it."""
+        """Return each run of symbols with the word right after it."""
         symbols: list[tuple[str, str]] = []
         for match in _SYMBOLS.finditer(self._text):
             run, after = match["run"], match["after"]
@@ -509,7 +509,7 @@ def _is_denied(mine: ParsedText, theirs: ParsedText) -> bool:
 
 
 def _denied_first(wording: ParsedText) -> set[str]:
-    """Return the words right behind "not" and the like, without "use" and its like."""
+    """Return the words right after "not" and the like, leaving out "use" and its like."""
     words = [word.text for word in wording.words if word.text not in _words("choosing")]
     return {after for word, after in pairwise(words) if word in ("not", "never", "no")}
 
