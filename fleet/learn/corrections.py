@@ -324,7 +324,7 @@ class Corrections:
             )
 
     def _other_right(self, target: _Target, right: str) -> str:
-        """Return the right way that a lesson has now, "" where it is this one."""
+        """Return the right way that a lesson has now; "" if it is the same as ``right``."""
         with self._workspace.db.without_refresh():
             lesson = self._target("", target.id).lesson
         shown = lesson.correct if lesson is not None else ""

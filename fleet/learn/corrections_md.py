@@ -510,7 +510,7 @@ _MARK = (
 
 
 def _read_mark(comment: str, marks: dict[str, int]) -> None:
-    """Add the inside of a comment to the marks, if it is one: of several the largest number counts."""
+    """Add the text of a comment to ``marks`` if it is a mark; of several marks, the largest number counts."""
     if match := re.fullmatch(_MARK, comment):
         marks[match["id"]] = max(marks.get(match["id"], 0), int(match["number"]))
 
@@ -565,7 +565,7 @@ def _stated(statements: Iterable[Statement], records: Sequence[Record]) -> dict[
 
 
 def fold(text: str) -> str:
-    """Return the text as it is compared: NFC, each run of white space one blank."""
+    """Return the text in the form in which texts are compared: NFC, with single blanks."""
     return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())
 
 

@@ -139,7 +139,7 @@ def _is_page(base: str, data: bytes) -> bool:
 
 
 def _raws(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield line and bytes of each record: of a JSON document, else one a line."""
+    """Yield line and bytes of each record, of a JSON document or else of JSON lines."""
     records = _records_of(data.strip())
     if records is None:
         for number, line in enumerate(data.split(b"\n"), start=1):

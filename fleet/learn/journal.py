@@ -143,9 +143,9 @@ class Declaration(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """A mutation that worked, its lesson with the error that it ended where that is known, and the command to log it.
+    """A mutation that worked, with its lesson (which names the error, if it is known) and the command to log it.
 
-    A sleep logs the same words: what worked once is one lesson, whoever logs it first.
+    A sleep logs the same words, so it is one lesson, whoever logs it first.
     """
 
     id: str
@@ -240,7 +240,7 @@ class Journal:
         )
 
     def of_branch(self) -> tuple[Path, str]:
-        """Return the journal of the branch that is worked on here, whether it is there or not, and the branch."""
+        """Return the path of the journal of the branch that is worked on here, which may not exist, and the branch."""
         branch, has_left = _branch_of(_checkout_of(self._workspace.root))
         if has_left:
             self._workspace.warn(f"HEAD is on no branch: the journal of {branch}, where it was last, goes on")

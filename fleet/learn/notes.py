@@ -459,7 +459,7 @@ class _Page:
             for part in prose:
                 text = Passage(part.text).plain
                 opening, rest = Passage(text).lead(1)
-                is_told = Text(opening).is_story() and not Passage(rest).is_order()  # no more than what one day taught
+                is_told = Text(opening).is_story() and not Passage(rest).is_order()  # a story of one day is no rule
                 if is_free and not is_told and _is_binding(text) and Passage(text).is_sentence():
                     self._add(Note(part.line, part.end, text, category=context.category))
                 else:

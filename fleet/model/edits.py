@@ -147,7 +147,7 @@ def _raised(own: Column, steps: Mapping[str, int]) -> dict[str, int]:
 
 
 def retire(line: Line, me: str, adds: Mapping[str, str] | None = None) -> Line:
-    """Return the observed remove of a lesson: it covers every add that is known here, or those given, and no other.
+    """Return the observed remove of a lesson: it covers only the adds that are known here, or those given.
 
     It also covers adds that others removed already: a machine that blocks those others must see the lesson retired.
     """

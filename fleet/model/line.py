@@ -111,7 +111,7 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         return {writer: Line(self.id, {writer: column}) for writer, column in sorted(self.w.items())}
 
     def values(self) -> Iterator[tuple[str, Any]]:
-        """Yield (field, value) of every wording and edit of all writers: what purge marks cover."""
+        """Yield (field, value) of every wording and edit of all writers: all values that purge marks can cover."""
         for column in self.w.values():
             yield from column.first.items()
             yield from ((field, value) for field, (_, value) in column.set.items())
@@ -757,7 +757,7 @@ def covers(line: Line, part: Line) -> bool:
 def difference(line: Line, base: Line | None) -> Line | None:
     """Return what joining ``line`` adds to ``base``: the smallest delta, key by key; None for nothing.
 
-    ``join(base, difference(line, base)) == join(base, line)``. It has nothing that a mark in ``base`` covers.
+    ``join(base, difference(line, base)) == join(base, line)``. Values that a mark in ``base`` covers are left out.
     """
     if base is None:
         return line if line.w else None

@@ -44,7 +44,7 @@ _SEARCHED = tuple(field.name for field in FIELDS if "searched" in field.uses)
 
 
 class Policy(NamedTuple):
-    """Policy of this machine: what its folds leave out.
+    """Policy of this machine: the parts of records that its folds leave out.
 
     Attributes:
         cut: edits with a later stamp are left out until the clock reaches them. Adds, removes and counts never are.
@@ -165,7 +165,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def scope(self) -> str:
-        """``private`` for what never leaves this machine, else ""."""
+        """``private`` for a lesson that never leaves this machine, else ""."""
         return self.value(SCOPE)
 
     @property

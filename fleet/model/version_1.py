@@ -9,7 +9,7 @@ The slot ``import.<8 hex>`` of an imported record stays a column under that name
 parts under the record's hash (those 8 digits and 8 zeros), and the field ``agent.<8 hex>`` says that it is an import.
 
 Each line is converted by itself and reads nothing but its own bytes, so two machines of a clan convert in any order and
-their lines join without doubling. What is no line of fleet 0.1 stays byte for byte: lines of this version, lines of a
+their lines join without doubling. All other lines stay byte for byte: lines of this version, lines of a
 newer one, and what cannot be read.
 """
 

@@ -66,7 +66,7 @@ class Hooks(msgspec.Struct, frozen=True):
 
 
 class ExchangeCounts(Taken):
-    """Outcome of an exchange: what was taken in, the lines sent and withheld, and whether a new edition was pushed."""
+    """Outcome of an exchange: data taken in, number of lines sent and withheld, and whether an edition was pushed."""
 
     out: int = 0
     withheld: int = 0

@@ -41,7 +41,7 @@ HOMES = homes.DEFAULT
 """First part of the paths of the homes in a backup, wherever they are in a workspace."""
 
 SENT = ".fleet/sent"
-"""File in the backups of fleet 0.1: what was sent."""
+"""File in the backups of fleet 0.1, with the lines that were sent."""
 
 _SINGLE = frozenset({homes.CONFIG, REPLICAS, LOCAL, SENT})
 _BLOCK = tarfile.BLOCKSIZE
@@ -149,7 +149,7 @@ def _collect(workspace: Workspace) -> tuple[dict[str, Path], list[str]]:
 
 
 def _add(files: dict[str, Path], left: list[str], file: Path, path: str, root: Path) -> None:
-    """Add a file to those of a backup, or its own path to those that are left out."""
+    """Add a file to ``files`` if a backup may have it, else its path to ``left``."""
     is_behind_link = any(parent.is_symlink() for parent in file.parents if root in parent.parents)
     is_fit = _is_place(path) and is_plain(file) and _fits(path) and not is_behind_link
     if is_fit and file.stat().st_size <= MEMBER_BYTES_MAX:

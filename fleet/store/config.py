@@ -370,7 +370,7 @@ def _section(path: Path, name: str, table: dict[str, Any], config: Config) -> An
 
 
 def _wrong(section: str, key: str, value: str, why: Exception) -> str:
-    """Return what is wrong with a setting: its name, or its value and what that may be."""
+    """Return the fault of a setting: an unknown name, or a wrong value with the rule for it."""
     kinds = {field.name: field.type for field in msgspec.structs.fields(_SECTIONS[section])}
     if key not in kinds:
         return f"{key[:40]} is not a setting"
@@ -435,7 +435,7 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 def find(name: str) -> list[str]:
-    """Return the names of a setting, of those of a section, or for "" of all; raise ``UsageError`` for no name."""
+    """Return the full names for a setting, a section, or "" for all; raise ``UsageError`` for an unknown name."""
     settings_ = _names()
     if matches := [setting for setting in settings_ if name in ("", setting, _parts(setting)[0])]:
         return matches

@@ -1,4 +1,4 @@
-"""The two SQLite files of a workspace: one that is derived, and one that is not.
+"""The two SQLite files of a workspace: one is derived from other files, the other is not.
 
 ``Database`` holds one materialised view: the join of line files, one row for each pattern and discovery. Everything in
 it can be computed again, so a damaged file is deleted and rebuilt. The number of the schema is part of the file's name,

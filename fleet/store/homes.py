@@ -49,9 +49,9 @@ _IN_FOLDERS = ("journals/*.md", "skills/*/SKILL.md", *(each for each in NOTES if
 RESTORED = "*.restored-*"
 """Pattern of the files that a restore writes beside a different file of the same name."""
 TEMPORARY = ".*.tmp"
-"""Pattern of the files under which others are written first: a process that is killed leaves one."""
+"""Pattern of temporary files, which are written and then renamed: a process that is killed leaves one."""
 FOLDERS = frozenset(each.partition("/")[0] for each in _IN_FOLDERS)
-"""Names of the folders of a home, whose whole content is the agent's."""
+"""Names of the folders in a home whose whole content belongs to the agent."""
 
 _BYTES_MAX = 64 * 1024
 _CONFIG_BYTES_MAX = 1024 * 1024
@@ -111,7 +111,7 @@ class Homes:
         return "".join(f"{line}\n" for line in (*(old for old in earlier if old != place), place)).encode()
 
     def _in_settings(self) -> str:
-        """Return the place in ``fleet.toml``, if it is written as fleet writes it, else ""."""
+        """Return the place in ``fleet.toml``; "" if the file does not have it in the form that fleet writes."""
         data = read(os.path.join(self._root, CONFIG), _CONFIG_BYTES_MAX)
         for line in (b"\n" + data).partition(b"\n[files]")[2].partition(b"\n[")[0].splitlines():
             key, _, value = line.decode("utf-8", "replace").partition("=")

@@ -114,7 +114,7 @@ def _shards(folder: Path, kind: Kind) -> list[Source]:
 
 
 class _Plan(msgspec.Struct, frozen=True):
-    """New content of a file here: that of the tree's file at its path, followed by lines that the tree does not cover.
+    """New content of a file here: the content of the tree at its path, then the lines that the tree does not cover.
 
     Attributes:
         oid: id of the tree's content at the path, "" for none; ``gains``: that has lines which the file here lacks.
@@ -579,7 +579,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     def put_back(self, writer: str) -> None:
         """Add content of rows that neither tree nor file has to the shards of ``writer``, a replica of our own.
 
-        The caller holds the write lock. What was deleted by hand comes back: a lesson is taken out by retiring it.
+        The caller holds the write lock. Lines that were deleted by hand come back: to remove a lesson, retire it.
         """
         self.refresh()
         with self._changing() as rows:
@@ -779,7 +779,7 @@ def _contents(
 
 
 def _parted(data: bytes, id_: str, base: Line | None, writer: str, parts: Sequence[str]) -> bytes:
-    """Return a file's bytes without parts of one writer's column of a record; what ``base`` has stays."""
+    """Return a file's bytes without parts of one writer's column of a record; lines that ``base`` has stay."""
     kept = []
     for raw in data.split(b"\n"):
         entry = LineReader().entry(PATTERNS, raw, "", 0) if raw else None

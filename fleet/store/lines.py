@@ -130,7 +130,7 @@ def lesson_lines(data: Iterable[bytes]) -> Iterator[Line]:
 
 
 def raws_of(entry: Entry) -> list[bytes]:
-    """Return the lines of an entry: several of a record that is too long for one."""
+    """Return the lines of an entry; a record that is too long for one line has several."""
     if isinstance(entry, Line):
         return line.split(entry)
     return [entry.raw if isinstance(entry, Carried) else discovery.encode(entry)]

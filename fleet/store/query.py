@@ -46,7 +46,7 @@ _FOUND = (
     "AND (p.listed OR (? AND p.text != '')) ORDER BY rank, p.last DESC, p.id LIMIT ?"
 )
 _LOOKED_UP = 4
-"""Rows that are looked up for each that is wanted: some are not listed."""
+"""Number of rows that are looked up for each wanted one, since some are not listed."""
 _HOLDING_MAX = 2_000
 """Limit of rows that are read to find literal parts: these may match a replica or key in the line, too."""
 SHORT_CHARS_MIN = len("p-000000")
@@ -180,7 +180,7 @@ class Patterns(_Table):
         return dict(self._rows("SELECT id, into_id FROM pattern WHERE into_id != ''"))
 
     def same_text(self, text: str) -> str:
-        """Return the id that a lesson is logged under: of the pattern that reads alike now, else the text's hash."""
+        """Return the id under which a lesson is logged: that of a pattern with this text now, else the text's hash."""
         text_hash = pattern_id(text)
         # The index is partial: without its condition in the query, all rows would be read.
         query = "SELECT id FROM pattern WHERE alike = ? AND alike != '' ORDER BY id LIMIT 1"
@@ -256,7 +256,7 @@ class Patterns(_Table):
         yield from heapq.merge(alone, united, key=_id)
 
     def used(self) -> list[Pattern]:
-        """Return the listed lessons that are published, or that were ever shown, met again or found to hurt.
+        """Return the listed lessons that are published, or that were ever shown, relapsed or rated as harmful.
 
         Merged records are one; all merged sets are among them.
         """
@@ -278,7 +278,7 @@ class Patterns(_Table):
         return [fold(line, policy) for line in lines]
 
     def triggered(self, count: int, *, is_own: bool) -> list[Pattern]:
-        """Return the best lessons that have a trigger, of those logged here or of all others; given ones first."""
+        """Return the best lessons that have a trigger, of those logged here or of all others; explicit ones first."""
         return self._folded(f"{_LINE} WHERE triggered {'>' if is_own else '<='} 2 AND {_TRIGGERED} LIMIT ?", count)
 
     def larger_than(self, bytes_min: int) -> list[tuple[str, int]]:

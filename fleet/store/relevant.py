@@ -51,7 +51,7 @@ class Relevant(msgspec.Struct, frozen=True):
 
 
 def relevant(root: Path, agent: str, prompt: str, limit_s: float) -> list[Relevant]:
-    """Return the clan's lessons and an agent's own that are about a prompt, best first; those found in time."""
+    """Return the lessons of the clan and the agent that are about a prompt and found in time, best first."""
     until, words = time.monotonic() + limit_s, _telling(prompt[:PROMPT_CHARS_MAX])[:_WORDS_MAX]
     files = (f"state-{SCHEMA_NUMBER}.db", f"private-{agent}-{SCHEMA_NUMBER}.db")
     found = (hit for name in files for hit in _in(root / ".fleet" / name, words, until))

@@ -6,7 +6,7 @@ a crash, the next run or ``Runs.recover`` finishes the plan, if it was made on t
 cloned repository may bring one along.
 
 Undoing a run is a run of its own, and can be undone in turn. A file that nobody touched since gets its old bytes back;
-in any other, a three-way merge by lines removes what the run wrote and keeps what was written since.
+in any other, a three-way merge by lines removes the run's lines and keeps those written since.
 
 Append-only records such as ``reflections.jsonl`` are no part of a run: their lines stay.
 """
@@ -97,7 +97,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: ``<kind>-<day>-<6 hex>``, see ``Runs.name``.
-        kind: the command, such as ``sleep``; or ``undo``.
+        kind: name of the command, such as ``sleep``, or ``undo``.
         lessons: ids of the lessons that it was the first to state here; an undo retires them.
         retired: ids of the lessons that it retired; an undo restores them.
         of: id of the run that this one undoes.
@@ -324,7 +324,7 @@ class Runs:
         return (exact or matches)[0]
 
     def undone(self, runs: Sequence[Run] | None = None) -> dict[str, str]:
-        """Return the ids of the runs that are undone now, each with that of its undo; ``runs``: all that are listed."""
+        """Return the ids of the undone runs, each with the id of its undo; ``runs``: all that are ``listed``."""
         undos = defaultdict[str, list[str]](list)
         for run in self.listed() if runs is None else runs:
             if run.kind == UNDO:
@@ -359,7 +359,7 @@ class Runs:
             now = self._read(edit.path)
             if edit.path in run.skipped or now == edit.before:
                 continue
-            if edit.after is None:  # a file that was made again since keeps its lines beside those of the one before it
+            if edit.after is None:  # a file that was created again keeps its lines beside the old ones
                 base = _common(now or b"", edit.before or b"")
             else:
                 base = _without(edit.after, only_here - _lines(edit.before))
@@ -376,7 +376,7 @@ class Runs:
     def _lost_by_skipped(self, run: Run) -> set[bytes]:
         """Return the lines that a run was to move out of pages it skipped, and that a later run took out of them.
 
-        What the run added elsewhere may be their only copy: its undo must leave it.
+        Lines that the run added elsewhere may be their only copy: its undo must leave them.
         """
         pages = [edit for edit in run.edits if edit.path in run.skipped]
         return {line for edit in pages for line in _lines(edit.before) - _lines(self._read(edit.path)) if line.strip()}
@@ -539,7 +539,7 @@ def _common(now: bytes, target: bytes) -> bytes:
 
 
 def _diff(lines: list[bytes], others: list[bytes]) -> tuple[dict[int, list[bytes]], set[int]]:
-    """Return the lines inserted in the other file, by the index of the next line, and the indexes of the removed lines."""
+    """Return the lines inserted in the other file, by the index of the next line, and the removed lines' indexes."""
     inserted: dict[int, list[bytes]] = {}
     removed: set[int] = set()
     for tag, first, last, start, end in SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():

@@ -155,7 +155,7 @@ class Embeddings:
     def alike(self, ids: Sequence[str], least: float, partners_max: int) -> dict[tuple[str, str], float]:
         """Return the cosines of the pairs among lessons that mean much the same, by their ids, the smaller first.
 
-        No model is loaded: what is embedded already is compared. Pairs below the cosine ``least`` are left out; a
+        No model is loaded: the stored vectors are compared. Pairs below the cosine ``least`` are left out; a
         lesson is paired with its ``partners_max`` closest ones.
         """
         chosen = self.source()
@@ -182,7 +182,7 @@ class Embeddings:
     def cosines(self, texts: Sequence[str], pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], float] | None:
         """Return the cosines of pairs of texts, by number; None where there is no source, or it does not answer.
 
-        For texts that are this agent's alone: a source that is not on this machine is not asked.
+        For private texts of this agent: they are sent to no source on another machine.
         """
         chosen, url = self.source(), self._settings.url
         if chosen is None or (url and not consent.is_loopback(urlsplit(url).hostname or "")):

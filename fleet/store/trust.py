@@ -43,7 +43,7 @@ class Trust:
         self._policy = Policy()
 
     def policy(self, mine: frozenset[str]) -> Policy:
-        """Return the policy of folds, but for its cut; raise ``FleetError`` if the local database cannot be read."""
+        """Return the policy of folds without its cut; raise ``FleetError`` if the local database cannot be read."""
         plain = Policy.of(mine, self._state.get(DECIDED))
         if plain.mark != self._policy.mark:
             try:

@@ -1,7 +1,7 @@
 """Converter of a workspace that fleet 0.1 made, and of its lines. Nothing else reads the lines of that version.
 
 The lines go through ``model.version_1``, one by one, so two machines of a clan convert in any order and what they have
-joins without doubling. What is no line of fleet 0.1 stays byte for byte.
+joins without doubling. Anything that is no line of fleet 0.1 stays byte for byte.
 """
 
 import shutil
@@ -141,7 +141,7 @@ def _notes(workspace: Workspace, private: Iterable[Line]) -> dict[Path, bytes]:
 
 
 def _without(data: bytes, private: Collection[str]) -> bytes:
-    """Return a file without private lessons. What the clan has of them comes back with its tree."""
+    """Return a file without private lessons. The clan's parts of them come back with its tree."""
     reader = LineReader()
     rows = [(raw, reader.entry(PATTERNS, raw, "", number)) for number, raw in reader.raw_lines([data], "")]
     return b"".join(raw + b"\n" for raw, entry in rows if not isinstance(entry, Line) or entry.id not in private)

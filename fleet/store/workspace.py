@@ -284,7 +284,7 @@ class Workspace:
         return replica.Register.parse(self.files.read(self.replica_file), self.replica_file)
 
     def current_replicas(self) -> list[str]:
-        """Return the replicas under which agents write here now, without those of a folder that this is a copy of."""
+        """Return the replicas under which agents write here now, without those of the folder that this one copies."""
         register = self.replicas()
         current = (self._current(agent, register) for agent in {r.agent for r in register.replicas})
         # Until the first pull of this folder, the lines of an earlier job under the same lease are unknown here.
@@ -435,7 +435,7 @@ class Workspace:
         return self.db.take(commit, current[0] if current else "")
 
     def _is_tree_current(self) -> bool:
-        """Return whether the tree was fetched from the remote that is named now, as far as that can be read."""
+        """Return whether the tree is of the remote that is configured now; True if the configuration is unreadable."""
         return not self.config.is_read or self.state.get(_TREE_OF) in ("", self._remote_named())
 
     def _remote_named(self) -> str:
@@ -619,7 +619,7 @@ class Writer:
         self.append(PATTERNS, [delta for delta in deltas if delta.id not in private], is_durable=is_durable)
 
     def hide(self, id_: str, stamp: str) -> None:
-        """Make a lesson private: what was not sent yet leaves the shared files, the rest stays with the clan.
+        """Make a lesson private: unsent parts leave the shared files, the rest stays with the clan.
 
         The agent's columns move unchanged, so each total counts once. A field that others worded last moves as a first
         wording of its present value. The caller has counted what was logged before ``stamp``, as for ``publish``.
@@ -668,7 +668,7 @@ class Writer:
 
 
 def check_version(root: Path) -> None:
-    """Raise ``NoError`` for a workspace of fleet 0.1 that is not converted yet, as a few files of it show."""
+    """Raise ``NoError`` for a workspace of fleet 0.1 that is not converted yet; a few of its files tell."""
     clan = root / "clan-learnings"
     if (clan / FORMAT).is_file():
         return

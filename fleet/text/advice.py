@@ -27,7 +27,7 @@ BlockKind = Literal["paragraph", "item", "table", "quote"]
 
 
 class Block:
-    """Block of a section: from a line, counted from 1, to an end, that of the last item below an item.
+    """Block of a section, from ``line``, counted from 1, to ``end``: for an item, the end of the last item below it.
 
     Attributes:
         lines: its text, line by line, without marks of lists and quotations; of a table the rows.
@@ -381,7 +381,7 @@ def _without_marks(text: str) -> str:
 
 
 def _field(text: str) -> Field:
-    """Return the field of a text: that of the label at its beginning; without one its role is ""."""
+    """Return the field of a text, by the label at its beginning; without a label, its role is ""."""
     if match := pattern(_NOTES, "bold-label").match(text):
         label = Label(match["bold"] or match["box"] or match["plain"])
         if role := label.role:

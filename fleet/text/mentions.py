@@ -28,7 +28,7 @@ _PROGRAMS = frozenset(command.partition(" ")[0] for command in _COMMANDS) | {"gr
 _KNOWN = sections("mentions.txt")
 _WORDS_OF = {name: frozenset(words.split()) for name, words in (row.split(":") for row in _KNOWN[""])}
 _ALONE = _WORDS_OF["alone"]
-"""Programs with a single purpose, whose names are no other words."""
+"""Programs with a single purpose, and a name that is no other word."""
 _GENERIC = _WORDS_OF["generic"]
 
 # Expressions are texts, which `re` compiles at the first use and caches: few processes need any.

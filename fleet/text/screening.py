@@ -44,7 +44,7 @@ def screen(text: str, *, home: str | None = None) -> ScreenedText:
 
 
 def is_harmless(text: str) -> bool:
-    """Return whether no screening would change the text, nor any part of it: there is no hint of a secret or a home."""
+    """Return whether screening changes neither the text nor any part of it: no hint of a secret, a home, a control."""
     return not _hints_at_something(text) and strip_controls(text) == text
 
 

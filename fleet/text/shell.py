@@ -101,8 +101,8 @@ class Command:
     def family(self) -> str:
         """``pytest`` for ``cd x && python -m pytest -q``, ``npm test`` for ``npm t``.
 
-        Of several commands, that of the first that is a build or a test by default; else of the first that does not
-        merely prepare.
+        Of several commands, it is that of the first that is a build or a test by default; else of the first that is
+        more than preparation.
         """
         return _named(self._words) if self._words else ""
 

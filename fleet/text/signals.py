@@ -195,7 +195,7 @@ def _table(
 
 
 def unknown_phrases(texts: Iterable[str]) -> list[str]:
-    """Return those of ``[triggers] without`` that are no phrase in any language."""
+    """Return the texts of ``[triggers] without`` that are no phrase in any language."""
     known = {"signs", *(row.text for row in _table(LANGUAGES).phrases)}
     return [text for text in texts if _bare(text) not in known]
 

@@ -142,7 +142,7 @@ class Where:
     def headers(self) -> dict[str, str]:
         """Headers of each request. They have the token, which in an address would end up in logs.
 
-        Raises ``ConnectionRefusedError`` for a server on this machine that is not this user's: nothing is sent to it.
+        Raises ``ConnectionRefusedError`` for another user's server on this machine: nothing is sent to it.
         """
         parts = urlsplit(self.url)
         token = self.token
