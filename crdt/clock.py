@@ -10,12 +10,12 @@ from datetime import date, datetime, timedelta
 Stamp = str
 
 ZERO: Stamp = "0"
-"""Stamp that stands for none. It sorts before every real one."""
+"""Stamp for "no stamp". It sorts before every real one."""
 
 COUNTER_MAX = 0xFFFF
 MS_MAX = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last millisecond that the text can hold
 
-_NAIVE_EPOCH = datetime(1970, 1, 1)  # every reading is UTC, the zone stands in the text
+_NAIVE_EPOCH = datetime(1970, 1, 1)  # without a zone: every reading is in UTC, as the "Z" in its text says
 _FIRST_DATE = "1970"
 _SHAPE = re.compile(r"\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z-[0-9a-f]{4}", re.ASCII)
 
@@ -29,19 +29,19 @@ def pack(ms: int, counter: int = 0) -> Stamp:
 
 
 def nearest(ms: int) -> Stamp:
-    """Return a reading as text, clamped to what the text can express."""
+    """Return the stamp of a time in milliseconds since 1970, clamped to the range that stamps can express."""
     return pack(min(max(ms, 0), MS_MAX))
 
 
 def moment(ms: int) -> str:
-    """Return a moment as text; "" for 0, which is none, and for one that no text can express."""
+    """Return a time in milliseconds since 1970 as text; "" for 0, which means unknown, and for one out of range."""
     return f"{pack(ms)[:19]}Z" if 0 < ms <= MS_MAX else ""
 
 
 def ticked(wall_ms: int, last: Stamp) -> Stamp:
-    """Return the next stamp: the wall clock's reading, or if that is not larger than the last, the successor of that.
+    """Return the next stamp: the wall clock's reading, or the successor of ``last`` if the reading is not larger.
 
-    It raises ``OverflowError`` where there is none: a caller must never admit the largest.
+    Raises ``OverflowError`` if ``last`` is the largest stamp, so a caller must never admit that one from a peer.
     """
     wall = nearest(wall_ms)
     return wall if wall > last else after(last)
@@ -63,8 +63,8 @@ def ms_of(text: str) -> int:
 
 
 def is_stamp(text: str) -> bool:
-    """Return whether the text is a stamp in its one valid form. ``ZERO`` is not: it is only ever implied."""
-    if _SHAPE.fullmatch(text) is None or text < _FIRST_DATE:  # no reading is earlier, and `after` could not exceed it
+    """Return whether the text is a stamp in its one valid form; False for ``ZERO``, which stands for no stamp."""
+    if _SHAPE.fullmatch(text) is None or text < _FIRST_DATE:  # before 1970, `pack` refuses the negative milliseconds
         return False
     try:
         date.fromisoformat(text[:10])
@@ -80,6 +80,6 @@ def shifted(stamp: Stamp, ms: int) -> Stamp:
 
 
 def after(stamp: Stamp) -> Stamp:
-    """Return the smallest larger stamp, by the counter, then the milliseconds; raise ``OverflowError`` if none is."""
+    """Return the next larger stamp: counter + 1, else the next millisecond; raise ``OverflowError`` for the largest."""
     ms, counter = unpack(stamp)
     return pack(ms, counter + 1) if counter < COUNTER_MAX else pack(ms + 1)

@@ -1,16 +1,16 @@
-"""Shared document: rows of text by key, synchronised by Yjs, of which only the transport is used.
+"""Shared document: rows of text by key, synchronised by Yjs, whose conflict resolution is not used.
 
-Yjs settles two concurrent writes to one key by client id, whatever their time, so this must never happen: a key ends in
-its writer's name, and only that writer sets it (Nicolaescu et al., "YATA", 2016, merges the rest). Joining the rows is
-the reader's task. Values are text, so that no library's number format comes between.
+Yjs resolves two concurrent writes to one key by client id, not by time. So two clients must never write one key: a key
+ends in its writer's name, and only that writer sets it. Yjs merges rows of different keys (Nicolaescu et al., "YATA",
+2016); whoever reads the rows joins them. Values are text, so that no library changes the form of a number.
 
-A document is created anew at each start, under a new client id, and never stored: two replicas with one client id take
-each other's rows for their own, and differ for ever.
+A document is never stored. Each start creates a new one, with a new client id: two documents with the same client id
+would take each other's rows for their own, and never converge.
 
 The library applies some updates recursively, some in quadratic time: a deeply nested value ends the process (measured
-with pycrdt 0.14: 20,000 nested lists, 40 KB), and many concurrent writes to one key take minutes. So an update is
-walked first, without recursion, and refused if no document of rows could produce it. The walk knows where each write
-begins, so it also cuts a large state into messages. The format is version 1, as Yjs writes it.
+with pycrdt 0.14: 20,000 nested lists, 40 KB), and many concurrent writes to one key take minutes. So each update is
+parsed first, without recursion, and refused if no document of rows could produce it. The parser knows where each write
+begins, so it also splits a large state into messages. The format is version 1, as Yjs writes it.
 """
 
 from collections import Counter
@@ -32,8 +32,8 @@ class BadUpdateError(ValueError):
     """Bytes that are no update, or an update that is refused. The document still works, unless ``is_broken``.
 
     Attributes:
-        changes: the keys whose rows changed all the same.
-        is_broken: True if it was applied with unknown changes: the document must be replaced by a new one.
+        changes: the rows that changed nevertheless, by key.
+        is_broken: True if the update was applied, with unknown changes: the document must be replaced by a new one.
     """
 
     def __init__(self, message: str, changes: "Changes | None" = None, *, is_broken: bool = False) -> None:
@@ -50,7 +50,7 @@ class Change(NamedTuple):
 
 
 NOT_TEXT = "\0"
-"""Value in place of one that is no text: a number, bytes, another shared type. No row has a zero character."""
+"""Stands for any value that is not text: a number, bytes, another shared type. No row contains a zero character."""
 
 Changes = dict[str, Change]
 
@@ -59,8 +59,8 @@ class Applied(NamedTuple):
     """Effect of an update.
 
     Attributes:
-        changes: the keys whose rows changed.
-        update: the new part of the update, for others; b"" for none.
+        changes: the rows that changed, by key.
+        update: the part of the update that was new here, to be passed on; b"" for none.
         is_cloned: True if another document writes under this client id: this one must be replaced.
     """
 
@@ -89,7 +89,7 @@ class Document:
         self._map: Map[object] = self._doc.get(ROOT, type=Map)
         self._changes: Changes = {}
         self._updates: list[bytes] = []
-        # Referenced, since a subscription ends with its handle.
+        # Both handles are stored, since a subscription ends when its handle is deleted.
         updates = self._doc.observe(lambda event: self._updates.append(event.update))
         self._subscriptions = (updates, self._map.observe(self._note_changes))
 
@@ -125,7 +125,7 @@ class Document:
         return self._doc.get_state()
 
     def since(self, state: bytes = b"\0") -> bytes:
-        """Return an update with all that a state vector lacks; raise ``BadUpdateError`` for what is no state vector."""
+        """Return an update with all that a state vector lacks; raise ``BadUpdateError`` for an invalid state vector."""
         try:
             _check_state(state)
             return self._doc.get_update(state)
@@ -133,11 +133,11 @@ class Document:
             raise BadUpdateError(f"no state vector: {why}") from why
 
     def pieces_since(self, state: bytes, bytes_max: int) -> Iterator[bytes]:
-        """Yield the update of ``since`` in updates of about a size, to be applied in this order."""
+        """Yield the update of ``since`` as several updates of about ``bytes_max`` each, to be applied in this order."""
         return _pieces(self.since(state), bytes_max)
 
     def apply(self, update: bytes) -> Applied:
-        """Apply an update: in any order, any number of times. A bad or harmful one raises ``BadUpdateError``."""
+        """Apply an update, in any order, any number of times; an invalid or harmful one raises ``BadUpdateError``."""
         try:
             _check(update)
         except TruncatedError as why:
@@ -160,7 +160,7 @@ class Document:
         return Applied(changes, new, _clocks(self.state()).get(self.client_id, 0) > clock)
 
     def _during(self, act: Callable[[], None]) -> tuple[Changes, bytes]:
-        """Act in one transaction; return its changes and its update, of which it has one or none."""
+        """Act in one transaction; return its changes and its update, b"" for none."""
         with self._doc.transaction():
             act()
         changes, updates, self._changes, self._updates = self._changes, self._updates, {}, []
@@ -187,7 +187,7 @@ _BITS_MAX = 63  # no honest count is larger
 DEPTH_MAX = 32
 """Limit of nested lists and maps in one value."""
 STRUCTS_MAX = 300_000
-"""Limit of writes in one update: each costs a few microseconds, and takes hardly a byte."""
+"""Limit of writes in one update: a write of one or two bytes costs a few microseconds."""
 CLIENTS_MAX = 20_000
 """Limit of clients with writes in one update."""
 RIVALS_MAX = 10_000
@@ -205,7 +205,7 @@ _Place = tuple[object, ...]
 
 
 class TruncatedError(ValueError):
-    """The bytes end, or are invalid, before their announced end."""
+    """The bytes end too early, are invalid, or exceed a limit."""
 
 
 encode = write_var_uint
@@ -215,7 +215,7 @@ encode_bytes = write_message
 
 
 class Reader:
-    """Reader of the numbers and bytes of a message, from ``position`` on. ``TruncatedError`` is raised at its end."""
+    """Reader of the numbers and bytes of a message, from ``position`` on. Its end raises ``TruncatedError``."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -249,7 +249,7 @@ class Reader:
         return self._data[self.position - length : self.position]
 
     def counted(self, bytes_each: int) -> int:
-        """Read a count of things that take at least ``bytes_each`` each."""
+        """Read a count of items that take at least ``bytes_each`` each; raise ``TruncatedError`` if they cannot fit."""
         count = self.number()
         if count * bytes_each > len(self._data) - self.position:
             raise TruncatedError("more is announced than there are bytes")
@@ -291,7 +291,7 @@ def _check_state(state: bytes) -> None:
 
 
 def _pieces(update: bytes, bytes_max: int) -> Iterator[bytes]:
-    """Yield an update in updates of about a size, to be applied in this order. A small one stays as it is."""
+    """Yield an update as several of about ``bytes_max`` each, to be applied in this order. A small one stays whole."""
     if len(update) <= bytes_max:
         yield update
         return
@@ -313,7 +313,7 @@ def _pieces(update: bytes, bytes_max: int) -> Iterator[bytes]:
             if size >= bytes_max:
                 yield _update(piece, b"\0")
                 piece, size = [], 0
-    yield _update(piece, deleted)  # last: deletions refer to writes
+    yield _update(piece, deleted)  # last, since deletions refer to writes
 
 
 def _update(runs: list[bytes], deleted: bytes) -> bytes:
@@ -348,7 +348,7 @@ def _in_order(runs: list[_Run]) -> Iterator[_Run]:
 
 
 class _Walk(Reader):
-    """Walk over an update: the runs first, then the deletions. What must not be applied raises ``TruncatedError``."""
+    """Parser of an update: call ``runs``, then ``deletions``. A harmful update raises ``TruncatedError``."""
 
     def __init__(self, update: bytes) -> None:
         super().__init__(update)

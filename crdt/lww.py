@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Register(NamedTuple):
-    """One value with what orders it: its stamp, who set it, and its canonical bytes."""
+    """One write: the value as canonical bytes, with the stamp and the replica by which writes are ordered."""
 
     stamp: str
     replica: str

@@ -1,4 +1,4 @@
-"""OR-Set element: whether it is present, given the adds and the removes of them.
+"""Element of an OR-Set: it is present while it has an add that no remove covers.
 
 One add slot and one remove slot for each replica, each with a stamp, instead of a set of tags: a replica's newer add
 replaces its older one, and a remove copies the add stamps that it has observed. Source: RR-7506, specification 15, in

@@ -1,25 +1,25 @@
-"""Memory of failed commands, and the door that closes on a fourth try of the same: the mutation protocol.
+"""Log of failed commands, and the door that closes on a fourth try of the same: the mutation protocol.
 
-``.fleet/attempts/<agent>.json`` is one object that is replaced whole. It is local to this machine and may be lost:
-without it nothing is stopped. Hooks ask before every command, so this imports little of the standard library alone
+``.fleet/attempts/<agent>.json`` is one JSON object that is replaced whole. It is local to this machine and may be lost:
+then nothing is stopped. Hooks ask before every command, so this module imports only a little of the standard library
 until there is something to judge.
 
-A *streak* is consecutive failures of one command family with one normalised error in one session. A success of the
-family ends it, another error begins a new one, other families do not touch it. A *try* is the last failure of one very
-command within a streak. A command of which nobody can tell how it ended is neither failure nor success.
+A *streak* is a sequence of failures of one command family with one normalised error in one session. A success of the
+family ends it, another error begins a new one, other families do not affect it. A *try* is the last failure of exactly
+one command within a streak. A command whose outcome is unknown is neither failure nor success.
 
-**The door.** After ``limit`` failures in a streak, a command that failed among them is stopped, as long as nothing has
-changed since that failure. It is open when
+**The door.** After ``limit`` failures in a streak, each command that failed in it is stopped, as long as nothing has
+changed since its failure. The door is opened when
 
 1. a file changed below the workspace or the working folder (``store.changes``), or a host reported an edit;
-2. another command succeeded that may have changed something outside: an install, a process killed; or it went into the
-   background, as a service does, or a task there ended; or a tool of an MCP server was called that does more than look;
-3. a person typed a prompt: who is there knows what changed elsewhere, or wants it run again;
-4. a mutation was declared, by ``fleet mutate`` or by hand, as a ``## MUTATION:`` block in a journal; that opens it for
-   one more try, since the next failure is later than it.
+2. another command succeeded that may have changed something outside (an install, a killed process), or it went into the
+   background, as a service does, or a task there ended, or a tool of an MCP server was called that does not only read;
+3. a person typed a prompt: that person may know of a change elsewhere, or want the command run again;
+4. a mutation was declared, by ``fleet mutate`` or by hand, as a ``## MUTATION:`` block in a journal: that opens the
+   door for one more try, since the next failure is later than the declaration.
 
-Another command is never stopped; one that sleeps before it looks is a poll, and is not, unless it builds or tests.
-So a sleep opens the doors of all but builds and tests, too: what was looked for may be there by then.
+Other commands are never stopped. A command that sleeps before it looks is a poll, and is not stopped unless it builds
+or tests. A sleep also opens the doors of all families but builds and tests: the awaited thing may be there by then.
 """
 
 # ruff: noqa: PTH118
@@ -63,7 +63,7 @@ _LABEL = rf"[ \t*_-]*(?i:(?P<label>{'|'.join(_LABELS)}))[^:\n]*:[*_]*"  # emphas
 _FENCE = r"(?ms)^[ \t]*(?:```|~~~).*?(?:^[ \t]*(?:```|~~~)[^\n]*|\Z)"
 _BLOCK = r"(?m)^[ \t]*#[# ]*MUTATION:[ \t]*(?P<code>M[1-8])(?!\S)(?P<name>.*)\n?(?P<rows>(?:(?![ \t]*#)(?:.+\n?|\n))*)"
 _VALUE = rf"(?m)^{_LABEL}(?P<value>.*(?:\n(?!{_LABEL.replace('?P<label>', '?:')})[ \t]*\S.*)*)"
-"""A value goes on up to a blank line or the next label."""
+"""A label and its value, which ends at a blank line or the next label."""
 _WORDS_CHARS_MAX = 1_000
 _OF_MUTATION = ("id", "session", "code", "name", "failed", "switch", "why", "error", "superseded")
 
@@ -72,10 +72,10 @@ class _Try:
     """The last failure of one command.
 
     Attributes:
-        command: as it was typed, screened and cut.
-        at_ns: when it failed, by the clock of the file system (see ``changes.moment``).
-        blocks: the declarations that stood in the journals then, as ``_declarations`` names them.
-        is_open: whether something was changed or declared since.
+        command: the command as it was typed, screened and cut.
+        at_ns: when it failed, in ns, by the clock of the file system (see ``changes.moment``).
+        blocks: the declarations in the journals at that time, by the keys of ``_declarations``.
+        is_open: True if something was changed or declared since.
     """
 
     def __init__(self, command: str, at_ns: int, blocks: str, is_open: bool = False) -> None:
@@ -106,7 +106,7 @@ class _Streak:
         return all(each.is_open for each in self.tries.values())
 
     def is_closed(self, limit: int) -> bool:
-        """Return whether another try without a change is stopped, where ``limit`` failures close the door."""
+        """Return whether another try without a change is stopped, given the ``limit`` of failures."""
         return self.count >= limit and not self.is_open
 
 
@@ -123,7 +123,7 @@ class _State:
     """State of an agent's attempts.
 
     Attributes:
-        streaks: by session and family, the one that failed last at the end.
+        streaks: by session and family; the one with the latest failure is the last.
         declared: mutations whose success is pending, oldest first.
         won: mutations that worked, oldest first.
     """
@@ -143,28 +143,28 @@ class _State:
         ]
 
     def open(self, session: str, but: Collection[str] = ()) -> None:
-        """Open the doors of a session, of all families but some."""
+        """Open the doors of all families in a session, except those in ``but``."""
         for streak in self.of(session):
             if streak.family not in but:
                 for each in streak.tries.values():
                     each.is_open = True
 
     def declare(self, event: Event) -> None:
-        """Add a mutation, with the error that it answers; the doors are open for one more try.
+        """Add a mutation, with the last error, and open the doors for one more try.
 
-        An earlier one about the same failures did not work: otherwise no other would have been declared.
+        It supersedes earlier ones about the same failures: these did not work, else no other would have been declared.
         """
         session, families = event["session"], event["families"]
-        for each in [each for each in self.declared.values() if not session or each["session"] in _sessions(session)]:
-            left = [family for family in each["families"] if family not in families]
-            if not left and (each["families"] or not families):
-                each["superseded"] = event["id"]
-            each["families"] = left
+        for earlier in [m for m in self.declared.values() if not session or m["session"] in _sessions(session)]:
+            left = [family for family in earlier["families"] if family not in families]
+            if not left and (earlier["families"] or not families):
+                earlier["superseded"] = event["id"]
+            earlier["families"] = left
         self.declared[event["id"]] = {"error": next((each.output for each in reversed(self.of(session))), ""), **event}
         self.open(session)
 
     def succeed(self, session: str, family: str) -> list[Event]:
-        """End a family's streak at its success; return the declared mutations that this shows to have worked."""
+        """End the streak of a family that succeeded; return the declared mutations that have worked by this."""
         self.streaks.pop((session, family), None)
         events = [each for each in self.declared.values() if each["session"] in _sessions(session)]
         return [self.declared.pop(each["id"]) for each in events if family in each["families"]]
@@ -176,14 +176,14 @@ class _State:
 
 
 def _sessions(session: str) -> tuple[str, ...]:
-    """Return whose declarations count in a session: its own, those of the one that it is a subagent of, and all's."""
+    """Return the sessions whose declarations count in one: itself, its parent (for a subagent), and "" for all."""
     return session, session.partition("/")[0], ""
 
 
 class AttemptLog:
-    """Memory of an agent's attempts: read before a command runs, written when it has ended.
+    """Log of an agent's attempts: read before a command runs, written when it has ended.
 
-    Whatever notes something raises ``DiskError`` where it could not be noted.
+    The methods that note something raise ``DiskError`` if it could not be saved.
     """
 
     def __init__(self, root: Root, agent: str) -> None:
@@ -191,7 +191,7 @@ class AttemptLog:
         self._agent = agent
 
     def settings(self) -> Attempts:
-        """Return ``[attempts]`` of ``fleet.toml``. While something in that file is wrong, nothing is stopped."""
+        """Return ``[attempts]`` of ``fleet.toml``; switched off while any setting in that file is wrong."""
         from pathlib import Path
 
         from fleet.store import config
@@ -200,7 +200,7 @@ class AttemptLog:
         return config.Attempts(off=True) if loaded.problems else loaded.attempts
 
     def verdict(self, session: str, command: str, cwd: str = "") -> BlockedCommand | None:
-        """Return why a command is stopped, or None: it may run. Never raises: in doubt, it may."""
+        """Return the reason if a command is stopped, or None if it may run. Never raises: in doubt, it may run."""
         try:
             blocked = self._block(session, command, cwd)
             return None if blocked is None or self._is_declared_by_hand(session, blocked) else blocked
@@ -209,7 +209,7 @@ class AttemptLog:
 
     def _block(self, session: str, command: str, cwd: str) -> BlockedCommand | None:
         key, data = _key(command, cwd), _read(self._root, self._agent)
-        if key.encode() not in data:  # most commands: nothing need be decoded
+        if key.encode() not in data:  # as for most commands; then nothing need be decoded
             return None
         ran = _parsed_command(command)
         streak = _parsed(data).streaks.get((session, ran.family))
@@ -242,7 +242,7 @@ class AttemptLog:
     ) -> int:
         """Note that a command failed; return how many failures in a row this makes.
 
-        A failure on a person's stop is none.
+        The caller does not note a command that a person stopped.
         """
         from fleet.text import shell
 
@@ -258,7 +258,7 @@ class AttemptLog:
             if streak is None or streak.error != fingerprint:
                 streak = _Streak(*where, fingerprint)
             streak.count, streak.output = streak.count + 1, fitting(output, OUTPUT_CHARS_MAX)
-            streak.tries.pop(key, None)  # the newest stands last
+            streak.tries.pop(key, None)  # so that the newest is the last
             streak.tries[key] = _Try(shown, _moment(self._lock), blocks)
             state.streaks[where] = streak
             return streak.count
@@ -266,22 +266,22 @@ class AttemptLog:
         return int(self._change(failed))
 
     def has_any(self, session: str) -> bool:
-        """Return whether anything of this session is known."""
+        """Return whether the log has anything of this session."""
         return json.dumps(session).encode() in _read(self._root, self._agent)
 
     def note_unknown(self, session: str, command: str) -> None:
-        """Note that a command ran of which nobody can tell how it ended.
+        """Note that a command ran whose outcome is unknown.
 
-        It ends no streak. Unless it only looked, it may have changed what commands of other families depend on.
+        It ends no streak. Unless it is read-only, it may have changed something that other families depend on.
         """
         ran = _parsed_command(command)
         if not ran.is_read_only:
             self._open(session, but=[ran.family])
 
     def note_change(self, session: str, path: str = "") -> None:
-        """Note that a host reported what may have changed something: what failed before it may be tried once more.
+        """Note that a host reported a possible change: commands that failed before it may be tried once more.
 
-        ``path``: what was edited; fleet's own files are no change. It is not kept.
+        ``path``: the file that was edited, which is not stored; fleet's own files do not count as a change.
         """
         if self.has_any(session) and not (path and changes.Changes(self._root).is_own(path)):
             self._open(session)
@@ -291,9 +291,9 @@ class AttemptLog:
             self._change(lambda state: state.open(session, but))
 
     def turned_green(self, session: str, command: str, cwd: str = "") -> str:
-        """Return what a command that just succeeded had failed with here, "" where that was no failure of its.
+        """Return the error with which a command that just succeeded had failed in this session; "" for none.
 
-        A build or test counts by its family; another command where it is the very same one and does more than look.
+        A build or test counts by its family; any other only if exactly this command failed, and it is not read-only.
         """
         if not self.has_any(session):
             return ""
@@ -307,8 +307,8 @@ class AttemptLog:
     def note_success(self, session: str, command: str) -> list[Event]:
         """Note that a command succeeded; return the declared mutations that it shows to have worked, to be recorded.
 
-        Costs one read where nothing is open. It ends its family's streak, and opens the doors of other families unless
-        it only looked; a sleep opens those of all that neither builds nor tests.
+        It ends the family's streak, and opens the doors of other families unless it is read-only; a sleep opens those
+        of all families but builds and tests. Costs one read if the log has nothing of the session.
         """
         if not self.has_any(session):
             return []
@@ -332,7 +332,7 @@ class AttemptLog:
         self._change(lambda state: state.win(mutation))
 
     def state(self) -> _State:
-        """Return what is open."""
+        """Return the state: streaks, declared mutations, and those that worked."""
         return _parsed(_read(self._root, self._agent))
 
     @property
@@ -340,7 +340,7 @@ class AttemptLog:
         return os.path.join(self._root, ".fleet", "locks", f"attempts-{self._agent}.lock")
 
     def _change(self, act: Callable[[_State], Any]) -> Any:
-        """Change what is known, under its lock; return what the change returns."""
+        """Change the state under its lock, and save it; return what ``act`` returns."""
         from pathlib import Path
 
         from fleet.model.errors import BusyError, DiskError
@@ -353,7 +353,7 @@ class AttemptLog:
                 won = list(state.won)
                 result = act(state)
                 files.replace(path, _encoded(state, time.time_ns()), is_durable=False)
-                if list(state.won) != won:  # a session's start names them, and is made anew when this file changes
+                if list(state.won) != won:  # a change of this file makes the cached start of a session invalid
                     rows = "".join(f"{each}\n" for each in state.won)
                     files.replace(path.with_suffix(".won"), rows.encode("ascii", "replace"), is_durable=False)
                 return result
@@ -395,7 +395,7 @@ def _words_of(declared: Event) -> str:
 
 
 def _blocks_in(page: str) -> list[Event]:
-    """Return the last declarations of a journal, each with what it has of failed, switch and why; a fence quotes."""
+    """Return the last declarations of a journal with their fields failed, switch and why; none in a code fence."""
     blocks: list[Event] = []
     for block in re.finditer(_BLOCK, re.sub(_FENCE, "", page)):
         values = {_LABELS[each["label"].lower()]: each["value"] for each in re.finditer(_VALUE, block["rows"])}
@@ -462,18 +462,18 @@ def _encoded(state: _State, now_ns: int) -> bytes:
 
 
 def fitting(text: str, chars_max: int) -> str:
-    """Return a text screened and cut, in this order: half of a secret is not known as one."""
+    """Return a text screened and then cut, in this order, since half of a secret would not be recognised."""
     from fleet.text.screening import one_line, screen, shortened
 
     return shortened(one_line(screen(text).text), chars_max)
 
 
 def _key(command: str, cwd: str) -> str:
-    """Return the key of a command: a hash of its words in order and its folder. No command is kept as it is."""
+    """Return the key of a command: a hash of its words and its folder, so that commands are not stored."""
     return _hash(f"{' '.join(command.split())}\0{os.path.normpath(cwd) if cwd else ''}")
 
 
 def _hash(text: str) -> str:
-    from hashlib import blake2b  # OpenSSL behind it takes some ms
+    from hashlib import blake2b  # late: it loads OpenSSL, which takes some ms
 
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

@@ -43,18 +43,18 @@ class LogResult(msgspec.Struct, dict=True):
     """Result of logging a correction.
 
     Attributes:
-        text: the lesson's, as the clan knows it.
+        text: the lesson's text, as the clan knows it.
         seen: occurrences in the whole clan, this one included.
         secrets: kinds of secrets that were removed.
         find_near: returns the lessons nearest to it.
-        other_right: the lesson's right way, where the entry's is another one.
-        changed: fields of a lesson that was known which this occurrence changed, with the old and the new value.
-        is_echo: it only repeats a lesson that this agent was shown, so nothing was logged.
-        entry: id of the entry in the log; "" where nothing was logged, or it cannot be counted yet.
-        is_first: this occurrence made the lesson present: it was unknown, or retired.
+        other_right: the lesson's right way, if the entry has a different one.
+        changed: fields of a known lesson that this occurrence changed, with the old and the new value.
+        is_echo: True if it only repeats a lesson that this agent was shown, so that nothing was logged.
+        entry: id of the entry in the log; "" if nothing was logged, or it cannot be counted yet.
+        is_first: True if this occurrence made the lesson present, which was unknown, or retired.
         promoted: name of the file to which this occurrence promoted the lesson; "" for none.
-        whole: number of its occurrences in all wordings that say the same; 0: nobody compared them.
-        retired_by: who had retired the lesson that this occurrence brought back; "" where nobody had.
+        whole: number of its occurrences in all wordings that say the same; 0 if they were not compared.
+        retired_by: who had retired the lesson that this occurrence brought back; "" for nobody.
     """
 
     id: str
@@ -96,8 +96,8 @@ class _Target(msgspec.Struct, frozen=True):
 
     Attributes:
         members: its record and those merged with it, by id.
-        lesson: all members as one; None for a new lesson.
-        has_near: nearest lessons are worth a search: the database can be read.
+        lesson: all members folded as one; None for a new lesson.
+        has_near: True if the nearest lessons can be searched: the database can be read.
     """
 
     id: str
@@ -156,7 +156,7 @@ class Corrections:
         return self._result(target, page, entry, secrets, entry_id)
 
     def _is_of_logged_mutation(self, source: str) -> bool:
-        """Return whether a source names a mutation that is logged: what worked once is one occurrence."""
+        """Return whether a source names a mutation that is logged already, since its success is one occurrence."""
         mutation = re.match(r"mutation .* (m-[0-9a-f]{8})\Z", source)
         if mutation is None:
             return False
@@ -168,8 +168,8 @@ class Corrections:
     ) -> tuple[bytes, str]:
         """Append an entry to the log with the record that counts it; return the log before, and the entry's id.
 
-        The id is "" where no record could be written, which a warning explains: then it counts as an entry written by
-        hand does, once an agent may count here.
+        The id is "" if no record could be written, which a warning explains: then the entry is counted later, like one
+        written by hand.
         """
         writer, error = self._writer_or_error()
         path = CountedLog(self._workspace, self._agent).log_file()
@@ -183,7 +183,7 @@ class Corrections:
                     entry_id, record = counted.id, counted.render()
             except FleetError as why:
                 error = str(why)
-            # Half an entry, as a power failure may leave it, is known to be private as well.
+            # With the record first, even half an entry, as a power failure may leave it, is known as private.
             is_private = any(fold(each).scope == PRIVATE for each in target.members.values())
             first, last = (record, "") if is_private else ("", record)
             block = f"{draft.appended_to(page, self._agent, first).rstrip()}\n{last}".rstrip()
@@ -195,7 +195,7 @@ class Corrections:
     def state(
         self, prefix: str, taught: Correction, *, same: str = "", session: str = "", is_own: bool = False
     ) -> LogResult:
-        """State what a signal teaches: from then on it counts like any correction.
+        """State the lesson of a signal: from then on the signal counts like any correction.
 
         The entry stays as it was written: its lesson and the record that counts it are appended in one write.
 
@@ -246,7 +246,7 @@ class Corrections:
         target, members, has_near = same or pattern_id(lesson), [], False
         try:
             check_version(self._workspace.root)
-        except NoError:  # ``_writer_or_error`` reports it
+        except NoError:  # ``_writer_or_error`` reports the error
             return _Target(target, {target: Line(target)}, None, has_near)
         try:
             with self._workspace.snapshot(WAIT_S):
@@ -305,8 +305,8 @@ class Corrections:
     ) -> LogResult:
         """Return the result of an occurrence that was just logged.
 
-        ``page``: the log before it: its records that ``target`` does not count yet are earlier occurrences.
-        ``entry``: its id in the log, "" where it cannot be counted yet.
+        ``page``: the log before it, whose records that ``target`` does not count yet are earlier occurrences.
+        ``entry``: its id in the log, "" if it cannot be counted yet.
         """
         known, text = target.lesson, logged.pattern
         if known is not None and not known.text:
@@ -333,7 +333,7 @@ class Corrections:
             result.changed = tuple((name, *pair) for name, pair in pairs.items() if pair[0] != pair[1])
 
     def _warn_of_purge(self, target: _Target) -> None:
-        """Warn of a lesson that stays without words, since somebody purged all that this writer will give it."""
+        """Warn of a lesson that stays without words, since a purge also covers the values that we will write."""
         me, cut = self._workspace.replica_name(self._agent), self._workspace.policy().cut
         if by := next(filter(None, (line.purger(me, "text", cut) for line in target.members.values())), ""):
             self._workspace.warn(
@@ -357,17 +357,17 @@ class Corrections:
         return near(text, [each for each in candidates.items() if each[0] not in ids], NEAR_MAX, meaning, merged)
 
     def _unfilled_entry(self, prefix: str, page: bytes) -> Entry:
-        """Return the entry whose id begins so; raise ``NoError`` for none, several, or one whose lesson is stated."""
+        """Return the entry by its id's beginning; raise ``NoError`` for none, several, or one with a lesson."""
         id_prefix = prefix if prefix.startswith("c-") else f"c-{prefix}"
         entries = corrections_md.Log.parse(page).entries
         # An entry that was edited since it was counted is known by its earlier id, too.
-        ids = [(each, (each.id, each.record.id if each.record is not None else each.id)) for each in entries]
-        matches = [each for each, known_ids in ids if any(id_.startswith(id_prefix) for id_ in known_ids)]
+        ids = [(entry, (entry.id, entry.record.id if entry.record is not None else entry.id)) for entry in entries]
+        matches = [entry for entry, known_ids in ids if any(id_.startswith(id_prefix) for id_ in known_ids)]
         none = (
             f"{self._agent} has no correction whose id begins with {prefix[:40]!r}; nothing was logged. `fleet learn "
             "--waiting` lists those without a lesson"
         )
-        only({each.id: each.title or each.wrong for each in matches}, prefix, none)
+        only({entry.id: entry.title or entry.wrong for entry in matches}, prefix, none)
         self._check_unfilled(matches[0])
         return matches[0]
 
@@ -442,13 +442,13 @@ def _comparable(text: str) -> str:
 
 
 def _uncounted(target: _Target, page: bytes) -> int:
-    """Return how many occurrences in a log the record does not count yet: other processes log at the same time."""
+    """Return the number of occurrences in a log that the record does not count yet, logged by other processes."""
 
     def uncounted(records: list[Record]) -> list[Record]:
         latest = Record.latest(each for each in records if each.pattern in target.members)
         return [each for each in latest if each.at > target.members[each.pattern].counted_up_to(each.replica)]
 
-    # The log is parsed only where there seem to be some: a code fence may hold what looks like one.
+    # Parsed only if the search finds some, since what it finds may be in a code fence.
     if not uncounted(corrections_md.Record.search(page, target.members)):
         return 0
     log = corrections_md.Log.parse(page)

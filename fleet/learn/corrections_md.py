@@ -1,14 +1,14 @@
-"""The text format of ``corrections.md``: a tolerant parser, a writer, and the binding of entries to their records.
+"""Text format of ``corrections.md``: a tolerant parser, a writer, and the binding of entries to their records.
 
-The page is the write-ahead log of corrections, written by people, by other tools and by fleet. The
-parser takes every shape of it, never raises, and never lets one broken entry harm another. What is written reads back
-as it was: each value stands on its line, its further lines are indented by four blanks, where neither Markdown nor the
-parser sees a heading, a field, a fence or a rule, and comment marks in it are escaped.
+The page is the write-ahead log of corrections, written by people, by other tools and by fleet. The parser accepts any
+text, never raises, and never lets one broken entry harm another. A value that is written is parsed back unchanged: it
+begins on its field's line, and its further lines are indented by four blanks, so that neither Markdown nor the parser
+takes them for a heading, a field, a fence or a rule. Comment marks in it are escaped.
 
-Five kinds of text: an entry; a *record*, the comment of a counted entry; a *mark*, the comment of an entry that was
-undone, or stated again, and of a lesson that is private, or shared again; a *signal*, an entry whose pattern is still
-to be inferred; and a *statement*, a heading at the end of the page with what a signal teaches. Parser and writer are
-one module, since what is written must read back.
+A page has five kinds of text: an entry; a *record*, the comment of a counted entry; a *mark*, the comment that says
+that an entry was undone or stated again, or that a lesson is private or shared again; a *signal*, an entry whose
+pattern is still to be inferred; and a *statement*, a heading at the end of the page with the lesson of a signal. Parser
+and writer are one module, since everything that is written must be parsed back.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ class Record(NamedTuple):
 
     @property
     def part(self) -> str:
-        """Key of its part, where copies of the log may have it under several replicas; "" in its replica's total."""
+        """Key of its part, if copies of the log may count it under several replicas; "" if a total counts it."""
         return dict(self.extra).get(PART, "")
 
     @staticmethod
@@ -83,7 +83,7 @@ class Record(NamedTuple):
     def search(cls, page: bytes, patterns: Collection[str]) -> "list[Record]":
         """Return the records of some patterns, in file order, without parsing the page.
 
-        Those in a code fence, which do not count, are among them.
+        Records in code fences, which do not count, are returned, too.
         """
         ids = "|".join(map(re.escape, patterns)).encode()
         found = re.finditer(rb"<!--( fleet c-[^<>\s]* (?:%s) replica=[^<>\n]*)-->" % ids, page)
@@ -91,10 +91,10 @@ class Record(NamedTuple):
         return [record for record in records if record is not None]
 
     def render(self) -> str:
-        """Return the comment behind its entry, without a newline.
+        """Return the comment that follows its entry, without a newline.
 
         Raises:
-            ValueError: an id, replica, stamp or key that would not read back.
+            ValueError: an id, replica, stamp or key could not be parsed back.
         """
         pairs = [("replica", self.replica), ("at", self.at), ("session", self.session), *self.extra]
         quoted = " ".join(f"{key}={_quote(value)}" for key, value in pairs)
@@ -112,10 +112,10 @@ class Statement(NamedTuple):
     text: str
 
     def render(self) -> str:
-        """Return its heading, one line, newline at its end.
+        """Return its heading, one line with a newline.
 
-        Each line names its entry, so lines may be moved and merged. An older reader sees a heading without a body,
-        which was never an entry.
+        Each line names its entry, so lines may be moved and merged. An older version takes it for a heading without a
+        body, which is no entry.
         """
         text = markdown.escape(" ".join(self.text.split()))
         return f"## {_STARTS[self.field]} {self.id} {DASH} {text}\n"
@@ -132,18 +132,18 @@ class Entry(NamedTuple):
         pattern: the generalizable lesson; empty when it is missing or still to be inferred. Where an entry has none,
             this and ``right`` are those stated later, at the end of the page.
         is_undone: its last mark undid it.
-        beside: numbers of the lines below the heading that are no part of the entry: behind the end of a value, or
-            before the fields of one that has its right way in a field.
+        beside: numbers of the lines below the heading that are no part of the entry: those after the end of a value,
+            and those before the fields if one of these is the right way.
         unread: line and text of each value whose field has another value already.
         category: what the lesson is about, one word or two; may be empty.
         trigger: the step before which the lesson is shown; may be empty.
-        scope: who a lesson is for, where a person named it.
+        scope: audience of the lesson, if a person named it.
         auto: a hook wrote it (User flagged, Signal, or Source: auto-detected).
         id: the id that its content gives it.
-        is_garbled: what it would share has U+FFFD, and the page bytes that are no UTF-8.
+        is_garbled: True if a text that it shares has U+FFFD, and the page has invalid UTF-8.
         record: the record that counts it, if any.
-        content: canonical text of when, title, wrong, right, source and pattern in the entry itself, to be hashed: to
-            edit category, tags or trigger, or to state its lesson later, makes no other entry of it.
+        content: canonical text of when, title, wrong, right, source and pattern in the entry itself. The id is its
+            hash, so edits of category, tags or trigger, and a lesson that is stated later, do not change the id.
     """
 
     line: int
@@ -195,7 +195,7 @@ class Entry(NamedTuple):
         return _short_hash(*map(fold, (self.pattern, self.right, self.trigger)))
 
     def free_id(self, taken: Collection[str]) -> str:
-        """Return the id of the entry behind others in a log, whose ids are ``taken``."""
+        """Return the id that the entry gets in a log where the ids in ``taken`` are used already."""
         return next(id_ for number in count() if (id_ := _entry_id(self.content, number)) not in taken)
 
 
@@ -213,10 +213,10 @@ class Correction(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """Entry that is about to be written: a correction, and what the log alone says of it.
+    """Entry that is about to be written: a correction, with values that only the log has.
 
-    Tags and ``LOGGED`` fields are written only where there are any. A title is one line: line breaks in it become
-    blanks. A pattern that only says it is to be inferred reads as none.
+    Tags and ``LOGGED`` fields are written only if they have a value. A title is one line: line breaks in it become
+    blanks. A pattern that only says that it is to be inferred is parsed as none.
 
     Attributes:
         when: empty, or a date that a heading can hold.
@@ -236,7 +236,7 @@ class Draft(NamedTuple):
         return _content(self.when, own.title, own.wrong, own.right, own.source, own.pattern)
 
     def render(self, comment: str = "") -> str:
-        """Return its text, newline at its end; ``Log.parse`` gives back each value up to white space at line ends.
+        """Return its text with a final newline; ``Log.parse`` returns each value, except for white space at line ends.
 
         ``comment``: a line below the heading.
         """
@@ -261,7 +261,7 @@ class Draft(NamedTuple):
     def id_in(self, page: bytes) -> str:
         """Return the id of the entry once it is appended to a page."""
         equal, content = page.count(self.render().encode()), self.content
-        # Parsed only where the page's text leaves open how many entries with this content it has.
+        # The page is parsed only if its text does not tell how many entries have this content.
         if equal > _EQUAL_MAX or any(
             (_entry_id(content, number).encode() in page) != (number < equal) for number in range(equal + 1)
         ):
@@ -272,8 +272,8 @@ class Draft(NamedTuple):
 class Log(NamedTuple):
     """A parsed page: its entries, all its records, and its statements, each in file order.
 
-    ``marks`` has the number of the last mark of an entry, odd for one that is undone, even for one that is stated
-    again; and that of a lesson, odd for one that is private, even for one that is shared again.
+    ``marks`` has the number of the last mark by id. It is odd for an entry that is undone or a lesson that is private,
+    even for an entry that is stated again or a lesson that is shared again.
     """
 
     entries: tuple[Entry, ...]
@@ -283,9 +283,9 @@ class Log(NamedTuple):
 
     @classmethod
     def parse(cls, text: str | bytes) -> "Log":
-        """Return the parts of a page of corrections, in any shape. Never raises.
+        """Return the parsed page, whatever its text. Never raises.
 
-        Bytes are read as UTF-8, with U+FFFD for what is none.
+        Bytes are decoded as UTF-8, with U+FFFD for invalid ones.
         """
         blocks: list[_Block] = []
         records: list[Record] = []
@@ -328,12 +328,12 @@ class Log(NamedTuple):
         return self.marks.get(entry, 0) % 2 == 1
 
     def _bound(self) -> "Log":
-        """Return the log, each entry with its id and its own record in place of the first one behind it.
+        """Return the log with the id of each entry, and its own record instead of the first one after it.
 
-        The record is looked up first by the id that the content gives. Where the text was edited since, it is the one
-        right behind the entry; but the record of an entry by hand is at the end of the file, and is found by its hash
-        of the heading. Where two agents' logs were put into one file, an entry of both has one id in both: there, each
-        is counted by the record behind it.
+        The record is looked up first by the id of the content. If the text was edited since, it is the record right
+        after the entry; but that of a hand-written entry is at the end of the file, and found by the heading's hash. If
+        two agents' logs were put into one file, an entry of both has the same id twice: each copy is counted by the
+        record after it.
         """
         by_id = {record.id: record for record in self.records}
         copies = _counted_by_others(self)
@@ -365,7 +365,7 @@ _FIELD_BY_LABEL = {
 }
 """Field by label, as other writers of the format label it."""
 _LONG = frozenset({"flagged", "signal", "wrong", "source"})
-"""Fields that stay here: their values extend to the next field, whatever is between."""
+"""Fields that are not shared by default: their values extend to the next field, whatever is between."""
 
 _NAME = r"[^\W\d_]+(?:[ \t]+[^\W\d_]+){0,3}"
 _LABEL = (
@@ -398,7 +398,7 @@ class _Block:
 
     def __init__(self, line: int, level: int, when: str, title: str, statement: Statement | None = None) -> None:
         self.line, self.level, self.when, self.title = line, level, when, title
-        self.statement = statement  # of the heading, which is no entry's then
+        self.statement = statement  # if the heading is one, it begins no entry
         self.body: list[str] = []  # lines before the first field, and their numbers
         self.body_numbers: list[int] = []
         self.values: dict[str, list[list[str]]] = {}
@@ -433,7 +433,7 @@ class _Block:
                 into.append(_dedent(row.text) if is_text else row.text)
 
     def _is_behind(self, value: list[str], row: markdown.Row) -> bool:
-        """Return whether a line is behind the end of a value that goes out to the clan.
+        """Return whether a line comes after the end of a value that is shared with the clan.
 
         A value ends at a blank line or fleet's comment, a heading, or a bullet at the margin; but a list or a piece of
         code belongs to the words that lead to it, and indented lines belong to the value.
@@ -468,7 +468,7 @@ class _Block:
 
 
 def _with_statements(entries: list[Entry], stated: dict[str, dict[str, Any]]) -> list[Entry]:
-    """Return the entries, each without a pattern of its own with the one that was stated later."""
+    """Return the entries, with the fields that were stated later for entries without a pattern of their own."""
     ids = _entry_ids(entry.content for entry in entries)
     return [
         entry if entry.pattern else entry._replace(**stated.get(id_, {}))
@@ -510,7 +510,7 @@ _MARK = (
 
 
 def _read_mark(comment: str, marks: dict[str, int]) -> None:
-    """Add the inside of a comment to the marks, if it is one: of several the largest number counts."""
+    """Add the text of a comment to ``marks`` if it is a mark; of several marks, the largest number counts."""
     if match := re.fullmatch(_MARK, comment):
         marks[match["id"]] = max(marks.get(match["id"], 0), int(match["number"]))
 
@@ -547,7 +547,7 @@ def _read_statement(heading: str) -> Statement | None:
 
 
 def _stated(statements: Iterable[Statement], records: Sequence[Record]) -> dict[str, dict[str, Any]]:
-    """Return the stated fields by the entry's id; none without a record, since the write may have been torn off.
+    """Return the stated fields by the entry's id; none without a record, as the write may have been cut off.
 
     Where two branches stated the lesson of one entry, the record that counts decides, and not the order of the lines.
     """
@@ -559,13 +559,13 @@ def _stated(statements: Iterable[Statement], records: Sequence[Record]) -> dict[
     fields_by_entry: dict[str, dict[str, Any]] = {}
     for (entry, field), texts in grouped.items():
         decided = counted[entry].pattern
-        # A torn line sorts before the whole one.
+        # A line that a crash cut off sorts before the whole line.
         fields_by_entry.setdefault(entry, {})[field] = max(texts, key=lambda each: (pattern_id(each) == decided, each))
     return fields_by_entry
 
 
 def fold(text: str) -> str:
-    """Return the text as it is compared: NFC, each run of white space one blank."""
+    """Return the text in the form in which texts are compared: NFC, with single blanks."""
     return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())
 
 
@@ -596,7 +596,7 @@ _EQUAL_MAX = 100
 
 
 def _bind_edited(entries: Sequence[Entry], bound: list[Record | None], unbound: dict[str, Record]) -> None:
-    """Find the records, among those that are left, of the entries whose text was edited since."""
+    """Bind the entries whose text was edited since to their records, which are among the ``unbound`` ones."""
     for index, entry in enumerate(entries):
         if bound[index] is None and entry.record is not None and not _head(entry.record):
             bound[index] = unbound.pop(entry.record.id, None)
@@ -604,7 +604,7 @@ def _bind_edited(entries: Sequence[Entry], bound: list[Record | None], unbound: 
     by_head: dict[str, list[Record]] = {}
     for record in unbound.values():
         by_head.setdefault(_head(record), []).append(record)
-    # Entries and records with one heading, a bare date for instance, are in one order; without a lesson last.
+    # Entries and records with the same heading, such as a bare date, match in order; without a lesson last.
     open_: dict[str, list[int]] = {}
     waiting = (index for index, record in enumerate(bound) if record is None)
     for index in sorted(waiting, key=lambda index: not entries[index].pattern):
@@ -612,7 +612,7 @@ def _bind_edited(entries: Sequence[Entry], bound: list[Record | None], unbound: 
     for head, places in open_.items():
         for index, record in zip(places, by_head.get(head, [])[-len(places) :], strict=False):
             bound[index] = unbound.pop(record.id)
-    # Where the heading was edited, the lesson is the same.
+    # If the heading was edited, the lesson is still the same.
     by_lesson = {record.pattern: record.id for record in unbound.values() if _head(record) not in heads}
     for index, entry in enumerate(entries):
         if bound[index] is None and entry.pattern:
@@ -625,9 +625,9 @@ def _head(record: Record) -> str:
 
 
 def _counted_by_others(log: Log) -> dict[int, Record]:
-    """Return, by position, the record of each entry that an earlier copy in the file has, counted by another agent.
+    """Return index to record of each entry that copies an earlier one in the file and is counted by another agent.
 
-    One agent's second record of an id is not meant: a replica that gets a new name records its entries again.
+    A second record by the same agent does not count: a replica that gets a new name records its entries again.
     """
     counted: dict[int, Record] = {}
     owners: dict[tuple[str, str], set[str]] = {}
@@ -699,7 +699,7 @@ def _opens_block(row: markdown.Row) -> _Block | None:
     return _Block(row.number, level, "", undated.strip(), statement=_read_statement(text))
 
 
-_label_form = cache(partial(re.compile, _LABEL))  # asked of every line: what `re` keeps costs a look-up each time
+_label_form = cache(partial(re.compile, _LABEL))  # used for every line: the cache of `re` costs a look-up each time
 
 
 def _label(line: str) -> tuple[str, str] | None:
@@ -735,7 +735,7 @@ def _is_entry(block: _Block, following: _Block | None, *, is_first: bool) -> boo
     """Return whether a block is an entry, and not the title of the page or of a section."""
     heads_section = following is not None and following.level > block.level
     if not block.when and block.level == 1:
-        # Prose under a page's title may well explain the four fields.
+        # Prose under a page's title may explain the four fields.
         is_page_title = is_first and re.fullmatch(_PAGE_TITLE, block.title) is not None
         if is_page_title or heads_section:
             return False

@@ -1,11 +1,11 @@
-"""Counting of ``corrections.md``: from the log's records to the clan's, nothing twice and nothing lost.
+"""Counting of ``corrections.md``: the log's entries raise the counts in the clan's records, each exactly once.
 
-Every entry of a log has one record: which replica counted it, for which pattern, and when. A
-replica's own totals are raised by the records that are newer than its column, whoever wrote them: a predecessor's
-column is raised by its successor in the same log. An entry that somebody wrote by hand is a part, keyed by its heading
-and its lesson: copies of a log count it once, and so does a log from which an editor wipes the record while the entry
-is still being worded. Deleting an entry lowers no count, a lost database or a crash recounts none, and a retired lesson
-does not come back by itself.
+Every entry of a log has one record, a comment that says which replica counted it, for which pattern, and when. The
+records that are newer than a replica's column raise its totals, whoever wrote them: so in one log, a successor also
+raises the column of its predecessor. An entry that a person wrote by hand becomes a part, with a key of its heading and
+its lesson. So several copies of a log count it once, even if an editor wipes the record while the entry is still being
+worded. Deleting an entry lowers no count, a lost database or a crash counts none again, and a retired lesson does not
+come back by itself.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening
 
 WAIT_S = 0.3
-"""Time that a correction waits for another process that counts, or refreshes the database."""
+"""Time that a correction waits for another process that counts or refreshes the database."""
 _MOVING = "moves"  # key in local.db: agent, id and new scope of each lesson that changes its scope, as JSON
 _TAIL_BYTES = 256 * 1024  # of a log's end, where the newest entry is looked for
 _LOGGED_AT = rb"<!-- fleet (?:flagged )?c-[0-9a-f]{16} [^<>]*?\bat=(\S{24})"
@@ -50,7 +50,7 @@ class _Occurrence(NamedTuple):
 
 
 class CountedLog:
-    """An agent's log of corrections, and how far it is counted."""
+    """Log of an agent's corrections, with the offset up to which it is counted."""
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
@@ -61,13 +61,13 @@ class CountedLog:
         return self._workspace.home(self._agent) / corrections_md.FILE_NAME
 
     def read_log(self) -> Log:
-        """Return an agent's log, parsed; an empty one where there is none."""
+        """Return an agent's log, parsed; an empty log if there is no file."""
         return corrections_md.Log.parse(self._workspace.files.page(self.log_file()))
 
     def to_state(self, days: float = 0.0) -> list[str]:
-        """Return the ids of the entries that wait for their lesson (``Signals.waiting``).
+        """Return the ids of the entries whose lesson is not stated yet (``Signals.waiting``).
 
-        ``days``: leave out what is older; 0 leaves out nothing for its age.
+        ``days``: leave out older entries; 0 for no limit of age.
         """
         page = self._workspace.files.page(self.log_file())
         if not page or not _read_since(_read_note(self._workspace, self._agent), page).waiting:
@@ -78,14 +78,14 @@ class CountedLog:
         return [each.id for each in waiting]
 
     def last_ms(self) -> int:
-        """Return when fleet logged the newest entry, with a lesson or without, milliseconds since 1970; 0 for never."""
+        """Return when fleet logged the newest entry, with a lesson or not, in milliseconds since 1970; 0 for never."""
         tail = self._workspace.files.page(self.log_file())[-_TAIL_BYTES:]
         return max(
             (clock.ms_of(f"{at.decode('ascii', 'replace')}-0000") for at in re.findall(_LOGGED_AT, tail)), default=0
         )
 
     def forget_count(self) -> None:
-        """Forget how far the log is counted: ``reconcile`` reads all of it again and counts nothing twice."""
+        """Forget the checkpoint: ``reconcile`` reads the whole log again, and counts nothing twice."""
         self._workspace.db.note(_note_key(self._agent), "")
 
     def move(self, pattern: str, scope: str) -> None:
@@ -94,15 +94,15 @@ class CountedLog:
         _finish_moves(self._workspace)
 
     def edited(self) -> list[Record]:
-        """Return the records of the entries that were edited since they were counted: they count as before.
+        """Return the records of the entries that were edited since they were counted, which changes no count.
 
-        Not among them are those whose lesson was edited likewise.
+        Entries whose lesson was edited in the same way are left out.
         """
         edited = (each for each in self.read_log().entries if each.is_edited and not self._has_followed(each))
         return [each.record for each in edited if each.record is not None]
 
     def newly_edited(self) -> int:
-        """Return how many entries ``edited`` returns, 0 where the log is the one of the last call."""
+        """Return how many entries ``edited`` returns; 0 if the log is unchanged since the last call."""
         page, key = self._workspace.files.page(self.log_file()), f"edited {self._agent}"
         if not page or self._workspace.db.noted(key) == _hash(page):
             return 0
@@ -116,14 +116,14 @@ class CountedLog:
         lesson = self._workspace.patterns.lesson(id_) if private is None else fold(private)
         if lesson is None or normalise(_clean(entry.pattern)) != normalise(lesson.text):
             return False
-        # Beside an unchanged lesson something else was edited; of several entries each may have another right way.
+        # If the lesson is unchanged, another field was edited; each of several entries may have its own right way.
         rest = {"correct": entry.right, "trigger": entry.trigger} if pattern_id(entry.pattern) == id_ else {}
         return all(not text or lesson.fields.get(name) == _clean(text) for name, text in rest.items())
 
     def mark(self, entry: str, *, is_undone: bool) -> bool | None:
-        """Mark an entry in the log as undone, or as stated again; the next ``reconcile`` counts it so.
+        """Mark an entry in the log as undone, or as stated again; the next ``reconcile`` counts it accordingly.
 
-        Returns whether a mark was written; None where the log has no record of the entry any more.
+        Returns whether a mark was written; None if the log has no record of the entry any more.
         """
         log = self.read_log()
         record = next((each for each in Record.latest(log.records) if each.id == entry), None)
@@ -134,12 +134,12 @@ class CountedLog:
         return self._append_mark(entry, counted, is_odd=is_undone)
 
     def mark_scope(self, pattern: str, scope: str) -> None:
-        """Mark a lesson of the log as private or shared again, for whoever reads the log without the private file."""
+        """Mark a lesson of the log as private, or as shared again, for readers that have no private file."""
         if Record.search(self._workspace.files.page(self.log_file()), {pattern}):
             self._append_mark(pattern, 0, is_odd=scope == PRIVATE)
 
     def _append_mark(self, marked: str, least: int, *, is_odd: bool) -> bool:
-        """Append a mark with a number above ``least``; return False where the last one says the same."""
+        """Append a mark with a number above ``least``; return False if the last mark says the same."""
         with self._workspace.log_lock(self._agent):
             number = max(least, self.read_log().marks.get(marked, 0))
             if number % 2 == is_odd:
@@ -157,7 +157,7 @@ class CountedLog:
         return rights
 
     def occurrences(self) -> Iterator[_Occurrence]:
-        """Yield the occurrences in file order, those of deleted entries too, and those of undone entries not."""
+        """Yield the occurrences in file order, including those of deleted entries, without those of undone entries."""
         log = self.read_log()
         headings = {each.record.id: each.when for each in log.entries if each.record is not None}
         for record in Record.latest(log.records):
@@ -167,7 +167,7 @@ class CountedLog:
             yield _Occurrence(record.pattern, clock.unpack(at)[0], RELAPSED in record.extra)
 
     def auto_detected(self) -> set[str]:
-        """Return the lessons that only detected entries state, and none that was logged."""
+        """Return the lessons that are stated only by automatically detected entries, and by no logged one."""
         by_kind: dict[bool, set[str]] = {True: set(), False: set()}
         for entry in self.read_log().entries:
             if entry.record is not None:
@@ -176,13 +176,13 @@ class CountedLog:
 
 
 def reconcile(writer: Writer, wait_s: float = limits.LOCK_WAIT_S) -> int:
-    """Count what an agent's log has and its columns lack; return how many lines were written to the shard.
+    """Count the entries of an agent's log that its columns lack; return how many lines were written to the shard.
 
     Entries written by hand get their record at the end of the file. The caller holds the write lock.
-    ``wait_s``: how long the lock of the log is waited for.
+    ``wait_s``: how long to wait for the lock of the log.
 
     Raises:
-        BusyError: another process refreshes the database: a total that is issued now could be an old one.
+        BusyError: another process is refreshing the database, so a total computed now could be outdated.
     """
     workspace = writer.workspace
     if workspace.is_guest(writer.agent):
@@ -196,15 +196,15 @@ def reconcile(writer: Writer, wait_s: float = limits.LOCK_WAIT_S) -> int:
         while not backlog.append_records(wait_s):
             pass
         missing = backlog.lines()
-        # Not durable: what a power failure takes from the shard is written anew from the log.
+        # Not durable: lines that a power failure takes from the shard are written again from the log.
         writer.write(missing, is_durable=False)
     backlog.note()
     return len(missing)
 
 
 def add_stamp(writer: Writer) -> str:
-    """Return the stamp of an add, for which all that was logged earlier is counted. The caller holds the write lock."""
-    with writer.workspace.log_lock(writer.agent):  # whatever the log has not got yet will be later
+    """Return the stamp for an add, after counting everything logged before it. The caller holds the write lock."""
+    with writer.workspace.log_lock(writer.agent):  # under the lock: entries that are logged later get later stamps
         stamp = writer.tick()
     reconcile(writer)
     return stamp
@@ -228,12 +228,12 @@ def reconcile_all(workspace: Workspace, wait_s: float = limits.LOCK_WAIT_S) -> i
 
 
 def note_moves(workspace: Workspace, moves: list[tuple[str, str, str]]) -> None:
-    """Note lessons, as agent, id and new scope, that change their scope: the next ``reconcile_all`` moves them."""
+    """Store which lessons change their scope, as (agent, id, new scope): the next ``reconcile_all`` moves them."""
     workspace.state.put(**{_MOVING: msgspec.json.encode(moves).decode() if moves else ""})
 
 
 def _finish_moves(workspace: Workspace) -> None:
-    """Change the scope of the lessons that were noted. The caller holds the write lock."""
+    """Change the scope of the lessons stored by ``note_moves``. The caller holds the write lock."""
     noted = workspace.state.get(_MOVING) or "[]"
     for agent, pattern, scope in msgspec.json.decode(noted, type=list[tuple[str, str, str]]):
         writer = workspace.writer(agent)
@@ -247,9 +247,9 @@ def _finish_moves(workspace: Workspace) -> None:
 
 
 class _Checkpoint(msgspec.Struct, frozen=True):
-    """Number and hash of the bytes of a log that are counted, and how many entries in them wait for their lesson.
+    """Offset up to which a log is counted, hash of the bytes before it, and number of entries there without a lesson.
 
-    It is kept in the database beside the rows that count it.
+    It is stored in the database, beside the rows with these counts.
     """
 
     size: int = 0
@@ -257,7 +257,7 @@ class _Checkpoint(msgspec.Struct, frozen=True):
     waiting: int = 0
 
     def is_prefix_of(self, page: bytes) -> bool:
-        """Return whether the page begins with what was counted."""
+        """Return whether the page still begins with the counted bytes."""
         return 0 < self.size <= len(page) and self.hash == _hash(page[: self.size])
 
     def covers(self, page: bytes) -> bool:
@@ -275,7 +275,7 @@ def _read_note(workspace: Workspace, agent: str) -> _Checkpoint:
 
 
 class _UncountedPart(msgspec.Struct, frozen=True):
-    """Part of a log that is not counted yet, parsed; ``counted`` are the bytes before it, ``waiting`` is of the log."""
+    """Uncounted end of a log, parsed, with the ``counted`` bytes before it; ``waiting`` is that of the whole log."""
 
     counted: bytes
     log: Log
@@ -283,7 +283,7 @@ class _UncountedPart(msgspec.Struct, frozen=True):
 
 
 def _read_since(noted: _Checkpoint, page: bytes) -> _UncountedPart:
-    """Parse what follows the counted part of a log where it can be parsed by itself, else all of it."""
+    """Parse the uncounted end of a log, or the whole log if the end cannot be parsed by itself."""
     if noted.is_prefix_of(page) and (read := _read_rest(noted, page)) is not None:
         return read
     log = corrections_md.Log.parse(page)
@@ -291,18 +291,18 @@ def _read_since(noted: _Checkpoint, page: bytes) -> _UncountedPart:
 
 
 def _read_rest(noted: _Checkpoint, page: bytes) -> _UncountedPart | None:
-    """Parse appended entries; None where something else was appended, which may belong to an earlier entry."""
+    """Parse appended entries; None if anything else was appended, which may belong to an earlier entry."""
     counted, appended = page[: noted.size], page[noted.size :]
     if appended.strip() and not (counted.endswith(b"\n") and appended.lstrip().startswith(b"#")):
         return None
     log = corrections_md.Log.parse(appended)
     trailing = {each.record for each in log.entries if each.record is not None}
-    # The key of a part depends on those before.
+    # The key of a part depends on the parts before it.
     is_plain = not (log.statements or log.marks or any(record.part for record in log.records))
     is_counted = trailing.issuperset(log.records) and not any(
         each.record is None and each.pattern for each in log.entries
     )
-    # A person copied the log, or a part of it, to its end.
+    # A person may have copied the log, or a part of it, to its end.
     is_repeated = any(f"<!-- fleet {record.id} p-".encode() in counted for record in log.records)
     if not is_plain or not is_counted or is_repeated or _has_marks(counted, log.records):
         return None
@@ -310,7 +310,7 @@ def _read_rest(noted: _Checkpoint, page: bytes) -> _UncountedPart | None:
 
 
 def _has_marks(page: bytes, records: Sequence[Record]) -> bool:
-    """Return whether one of these lessons was made private, or its earlier entry undone, with its session perhaps."""
+    """Return whether one of these lessons was made private, or an earlier entry undone, perhaps of its session."""
     if any(f"<!-- fleet private {record.pattern} ".encode() in page for record in records):
         return True
     if b"<!-- fleet undone " not in page:
@@ -324,7 +324,7 @@ def _waiting(log: Log) -> int:
 
 
 class _Backlog:
-    """Part of an agent's log that is not counted yet. The database is up to date."""
+    """Uncounted end of an agent's log. The caller has refreshed the database."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -336,7 +336,7 @@ class _Backlog:
         self._keys: dict[str, str] = {}
 
     def append_records(self, wait_s: float) -> bool:
-        """Append a record to the log for each usable entry without one; False where the log changed meanwhile."""
+        """Append a record to the log for each usable entry without one; return False if the log changed meanwhile."""
         fresh = [
             (entry, self._counted_under(entry, lesson))
             for entry in self._read.log.entries
@@ -357,7 +357,7 @@ class _Backlog:
         return is_same
 
     def _report(self, records: Sequence[Record]) -> None:
-        """Report the entries by hand that got their records, and record that as a run, for `fleet undo`."""
+        """Report the hand-written entries that got their records, and record a run, for `fleet undo`."""
         number = screening.counted(len(records), "entry", "entries")
         path = self._path.relative_to(self._workspace.root).as_posix()
         self._workspace.reports.append(f"counted {number} written by hand in {path}; the ids were added at its end")
@@ -369,10 +369,10 @@ class _Backlog:
             draft.lessons = [id_ for id_, line in known.items() if line is None or not fold(line).is_present]
 
     def _counted_under(self, entry: Entry, lesson: str) -> str:
-        """Return the pattern that counts an entry already, from another copy of the log; else the one that reads alike.
+        """Return the pattern that already counts an entry, from another copy of the log; else the one with this text.
 
-        Merged patterns read alike, and so do two of which one was edited to the other's text: without this lookup each
-        would count the entry once.
+        Merged patterns have the same text, and so has a pattern that was edited to another's text: without this lookup,
+        each of them would count the entry once.
         """
         patterns = self._workspace.patterns
         alike = self._workspace.same_text(self._writer.agent, lesson)
@@ -391,31 +391,31 @@ class _Backlog:
 
         ``Writer.write`` puts those of private lessons into the private file.
         """
-        self._entries = {each.record.id: each for each in self._read.log.entries if each.record is not None}
+        self._entries = {entry.record.id: entry for entry in self._read.log.entries if entry.record is not None}
         self._keys = _part_keys(self._writer.agent, self._read.log.records)
         named_private = {
-            each.record.pattern
-            for each in self._read.log.entries
-            if each.record is not None and each.scope.casefold().startswith(PRIVATE)
+            entry.record.pattern
+            for entry in self._read.log.entries
+            if entry.record is not None and entry.scope.casefold().startswith(PRIVATE)
         }
         slots = Record.by_lesson(Record.latest(self._read.log.records))
         counted = Record.by_lesson(Record.search(self._read.counted, {pattern for pattern, _ in slots}))
         deltas = []
         for (pattern, replica), records in slots.items():
             is_known = self._workspace.private(self._writer.agent, pattern) is not None
-            # A person called it private, and the clan has not got it; or it was made private, and that file is gone.
+            # A person called it private and the clan lacks it, or it was made private and the private file is gone.
             is_private = (
                 is_known
                 or (pattern in named_private and self._workspace.patterns.line(pattern) is None)
                 or (self._read.log.marks.get(pattern, 0) % 2 == 1 and not self._has_scope(pattern))
             )
             line = self._workspace.record(self._writer.agent, pattern) or Line(pattern)
-            fresh = [each for each in records if each.at > line.counted_up_to(replica)]
-            earlier = [*counted[pattern, replica], *(each for each in records if each not in fresh)]
+            fresh = [record for record in records if record.at > line.counted_up_to(replica)]
+            earlier = [*counted[pattern, replica], *(record for record in records if record not in fresh)]
             if not fresh:
                 delta = self._lost_words(line, records)
             else:
-                sessions = {each.session for each in earlier}
+                sessions = {record.session for record in earlier}
                 delta = self._raise_column(line, replica, fresh, sessions, is_private=is_private)
             if self._read.log.marks:
                 numbers = self._undo_numbers(records, is_private=is_private)
@@ -427,27 +427,27 @@ class _Backlog:
         return [*deltas, *self._undo_old_names()]
 
     def _has_scope(self, pattern: str) -> bool:
-        """Return whether the private file says whose a lesson is: it goes before the log's mark."""
+        """Return whether the private file has the scope of a lesson, which has priority over the log's mark."""
         own = self._workspace.own_notes(self._writer.agent, pattern)
         return own is not None and SCOPE in fold(own).edited
 
     def _undo_numbers(self, records: Sequence[Record], *, is_private: bool) -> dict[str, dict[str, int]]:
-        """Return the undo counts of a lesson's entries, and of the sessions of which they are all."""
+        """Return the undo counts of a lesson's entries, and of the sessions to which they belong."""
         marks = self._read.log.marks
-        marked = [each for each in records if each.id in marks]
-        seen = {self._keys[each.id]: marks[each.id] for each in marked}
-        relapsed = {self._keys[each.id]: marks[each.id] for each in marked if RELAPSED in each.extra}
+        marked = [record for record in records if record.id in marks]
+        seen = {self._keys[record.id]: marks[record.id] for record in marked}
+        relapsed = {self._keys[record.id]: marks[record.id] for record in marked if RELAPSED in record.extra}
         by_session: dict[str, list[int]] = defaultdict(list)
-        for each in records:
-            if each.session or is_private or each.part:
-                by_session[self._session(each)].append(marks.get(each.id, 0))
-        # It rises with every mark, and is odd while all entries of the session are undone, in whatever order.
+        for record in records:
+            if record.session or is_private or record.part:
+                by_session[self._session(record)].append(marks.get(record.id, 0))
+        # The number grows with every mark, and is odd while all entries of the session are undone, in any order.
         marked_sessions = {key: numbers for key, numbers in by_session.items() if any(numbers)}
-        sessions = {key: 2 * sum(each) - all(number % 2 for number in each) for key, each in marked_sessions.items()}
+        sessions = {key: 2 * sum(undos) - all(undo % 2 for undo in undos) for key, undos in marked_sessions.items()}
         return {"relapsed": relapsed, "seen": seen, "sessions": sessions}
 
     def _undo_old_names(self) -> Iterator[Line]:
-        """Yield lines that take an entry's undo back under a pattern that does not count it any more."""
+        """Yield lines that revoke an entry's undo under a pattern that no longer counts the entry."""
         log, latest = self._read.log, set(Record.latest(self._read.log.records))
         for record in (record for record in log.records if record.id in log.marks and record not in latest):
             line = self._workspace.record(self._writer.agent, record.pattern) or Line(record.pattern)
@@ -461,8 +461,8 @@ class _Backlog:
     ) -> Line:
         """Return the column that counts some more records.
 
-        Records of entries written by hand are parts, and so are all of a private lesson: they add up with the counts in
-        the clan's record of it.
+        Records of hand-written entries become parts, and so do all records of a private lesson: parts add up with the
+        counts in the clan's record of it.
         """
         own = [record for record in fresh if not record.part and not is_private]
         delta = edits.confirm(
@@ -485,13 +485,13 @@ class _Backlog:
         return delta
 
     def _session(self, record: Record) -> str:
-        """Return the hash of an occurrence's session; an entry written by hand has its day for one."""
+        """Return the hash of an occurrence's session; for a hand-written entry, its day stands for the session."""
         day = self._entries[record.id].when[:10] if record.id in self._entries else ""
         agent = self._writer.agent if record.part in {"", BY_HAND} else ""  # copies may name another
         return _hash(f"{agent}\0{record.session or day}".encode())[:16]
 
     def _lost_words(self, line: Line, records: Sequence[Record]) -> Line:
-        """Return text and right way of a lesson that lost them: no column has them, and the log still does."""
+        """Return text and right way of a lesson if no column has them any more, and the log still does."""
         fields = fold(line).fields
         if fields.get("text") and fields.get("correct"):
             return Line(line.id)
@@ -503,8 +503,8 @@ class _Backlog:
     def _fields(self, line: Line, records: Sequence[Record]) -> dict[str, object]:
         """Return the fields that these records' entries add to a lesson.
 
-        Of each field that the lesson lacks, the first entry's value; and from an entry in the lesson's own words, text
-        and right way even where they differ.
+        For each field that the lesson lacks, the value of the first entry with one. From an entry whose text is the
+        lesson's own, also text and right way that differ from the lesson's.
         """
         lesson_fields = fold(line).fields
         text = str(lesson_fields.get("text", ""))
@@ -526,7 +526,7 @@ class _Backlog:
         return values | {field: _clean(getattr(entry, field)) for field in (*LOGGED, *extra)}
 
     def note(self) -> None:
-        """Note how far the log is counted, once the database has the lines."""
+        """Store the checkpoint of the counted log, once the database has the lines."""
         if self._workspace.db.refresh(WAIT_S):
             noted = f"{len(self._page)} {_hash(self._page)} {self._read.waiting}"
             self._workspace.db.note(_note_key(self._writer.agent), noted)
@@ -536,7 +536,7 @@ def _occurred(record: Record, heading: str) -> str:
     """Return the stamp of a mistake: its record's, unless the entry's heading, exact to the minute, is earlier."""
     if not heading or heading.rstrip("Z").replace(" ", "T") == record.at[:16]:
         return record.at
-    from fleet.text import dates  # an entry that was logged has the time of its record
+    from fleet.text import dates  # late: an entry that was logged has the time of its record
 
     ms = dates.to_ms(heading)
     at = clock.pack(ms) if ms is not None else record.at
@@ -546,8 +546,8 @@ def _occurred(record: Record, heading: str) -> str:
 def _part_keys(agent: str, records: Sequence[Record]) -> dict[str, str]:
     """Return the key of each record's part by the record's id.
 
-    It is the entry's hash where the command line wrote the entry. Where a person wrote it, it is a hash of heading,
-    lesson and a number among equal ones: the rest may still be edited.
+    For an entry written by a command, it is the entry's hash. For one that a person wrote, it is a hash of the heading,
+    the lesson and a number among equal ones, since the rest may still be edited.
     """
     keys: dict[str, str] = {}
     times: dict[tuple[str, str], int] = defaultdict(int)
@@ -566,12 +566,12 @@ def _part_key(agent: str, head: str, pattern: str, number: int) -> str:
 
 
 def _clean(text: str) -> str:
-    """Return a field as it may enter a line; "" when it is too long: nothing is cut."""
+    """Return a field as it may be stored in a line; "" if it is too long, since nothing is cut."""
     clean = screening.one_line(screening.screen(text).text)
     return clean if len(clean.encode()) <= limits.TEXT_BYTES_MAX else ""
 
 
 def _lesson_text(entry: Entry) -> str:
-    """Return the entry's pattern as it may enter a line; "" when it cannot, or was copied from what fleet shows."""
+    """Return the entry's pattern as it may be stored in a line; "" if it cannot, or was copied from fleet's output."""
     clean = "" if screening.injected_id(entry.pattern) else _clean(entry.pattern)
     return clean if normalise(clean) else ""

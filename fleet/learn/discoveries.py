@@ -13,7 +13,7 @@ from fleet.store.lines import DISCOVERIES
 from fleet.store.workspace import Workspace, Writer
 
 WAITING = "discoveries.jsonl"
-"""An agent's own file of the discoveries that nobody could write when they were made."""
+"""An agent's own file of pending discoveries: those that could not be written when they were made."""
 
 
 class Findings:
@@ -26,7 +26,7 @@ class Findings:
     def log(self, finding: Discovery) -> tuple[Discovery, bool]:
         """Log a discovery as it was reported, unscreened and without an id; return it, and whether it was new.
 
-        Where a fault elsewhere keeps it from being written, it waits among the agent's own files.
+        If a fault elsewhere keeps it from being written, it is stored as pending in the agent's own file.
 
         Raises:
             UsageError: an unknown type or confidence, or a workaround that was found too fast to be one.
@@ -63,7 +63,7 @@ class Findings:
         return known, is_new
 
     def take_waiting(self) -> None:
-        """Log the discoveries that wait among the agent's own files. After a crash it is done again."""
+        """Log the pending discoveries of the agent. After a crash this is repeated, without effect on those logged."""
         path = self._waiting_file()
         if not self._workspace.files.read(path):
             return
@@ -73,13 +73,13 @@ class Findings:
                 try:
                     if isinstance(entry := decode(line), Discovery):
                         _append(writer, entry)
-                except BadLineError as why:  # torn by a crash, or written by a person
+                except BadLineError as why:  # the line was cut by a crash, or written by a person
                     refused.append(Refused(f"{self._agent}/{WAITING}", number, str(why), line))
             self._workspace.quarantine.keep(refused, self._workspace.wall())
             self._workspace.files.remove(path)
 
     def retract(self, prefix: str) -> Discovery:
-        """Retract a discovery, durable before this returns: its line stays, and nobody is shown it again.
+        """Retract a discovery, durable before this returns: its line stays, but it is shown to nobody any more.
 
         Raises:
             NoError: there is no such discovery, or it was taken back already.
@@ -93,7 +93,7 @@ class Findings:
         return entry
 
     def _keep_waiting(self, entry: Discovery, why: str) -> bool:
-        """Keep a discovery among the agent's own files; return whether it is new there."""
+        """Store a discovery as pending in the agent's own file; return whether it is new there."""
         path, line = self._waiting_file(), DISCOVERIES.encode(entry)
         with self._workspace.log_lock(self._agent):
             is_new = line not in self._workspace.files.read(path).split(b"\n")
@@ -108,7 +108,7 @@ class Findings:
 
 def _append(writer: Writer, entry: Discovery) -> tuple[Discovery, bool]:
     found = writer.workspace.discoveries
-    if (known := found.get(entry.id)) or entry.id in found.retracted():  # a retraction deletes what was not sent yet
+    if (known := found.get(entry.id)) or entry.id in found.retracted():  # a retraction deletes an unsent discovery
         return known or entry, False
     entry = replace(entry, at=writer.tick(), by=writer.name)
     writer.append(DISCOVERIES, [entry])
@@ -132,7 +132,7 @@ def _check(finding: Discovery) -> None:
 
 
 def find(workspace: Workspace, prefix: str, *, is_read: bool = False) -> Discovery:
-    """Return the discovery that an id, or the unique beginning of one, names; ``is_read``: to be shown.
+    """Return the discovery with an id, or a unique beginning of one; ``is_read``: the command only reads.
 
     Raises:
         NoError: no discovery, or more than one.

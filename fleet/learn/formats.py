@@ -1,7 +1,7 @@
 """Reader of foreign records: one JSON object a line, one JSON document, or a page of Markdown in any form.
 
-A record that cannot be used becomes ``Bad`` with its reason and its bytes, one that is rightly left out ``Skipped``;
-neither stops the others, and nothing raises. The name of a file is a hint, its content decides.
+A record that cannot be used becomes ``Bad`` with a reason and its bytes; one that is left out on purpose becomes
+``SkippedPiece``. Neither stops the others, and nothing raises. The name of a file is a hint, its content decides.
 """
 
 import json
@@ -30,7 +30,7 @@ class Lesson(msgspec.Struct, frozen=True):
         correct: the solution, else the rationale, else the correction; may be empty.
         title: the record's title or name, also where it is the text.
         at_ms: its time in milliseconds since 1970; None if unknown.
-        replica: by which a fleet has already counted it, as an entry of ``corrections.md``; "" for any other record.
+        replica: the replica that already counted it, for an entry of a ``corrections.md``; "" for any other record.
         identity: canonical text of title, body and time, to be hashed: copies that differ in id, file, key order or
             white space are one record.
     """
@@ -51,8 +51,8 @@ class Lesson(msgspec.Struct, frozen=True):
 class Finding(msgspec.Struct, frozen=True):
     """A foreign record that becomes a discovery.
 
-    ``entry``: its texts, unscreened, and what else is in it but author, time and id. The problem is the record's, else
-    its title; the solution is its solution, else its insight.
+    ``entry``: all its fields, unscreened, except author, time and id. The problem is the record's problem, else its
+    title; the solution is its solution, else its insight.
     """
 
     entry: Discovery
@@ -77,7 +77,7 @@ _SEEN_MAX = 1_000_000
 _MINUTES_MAX = 1_000_000
 _DATA = str(Path(__file__).with_name("data") / "records.toml")
 KEYS = {name: tuple(words.split()) for name, words in tables(_DATA).items()}
-"""Names in foreign records and folders, by what they name."""
+"""Names in foreign records and folders, by their meaning."""
 _TO_BE_INFERRED = "its pattern is still to be inferred"
 _GARBLED = "it has bytes that are no UTF-8 (they read as \ufffd); it is taken once the file is saved as UTF-8"
 _UNDONE = "it was undone"
@@ -139,7 +139,7 @@ def _is_page(base: str, data: bytes) -> bool:
 
 
 def _raws(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield line and bytes of each record: of a JSON document, else one a line."""
+    """Yield line and bytes of each record, of a JSON document or else of JSON lines."""
     records = _records_of(data.strip())
     if records is None:
         for number, line in enumerate(data.split(b"\n"), start=1):
@@ -169,7 +169,7 @@ def _records_of(data: bytes) -> list[bytes] | None:
 
 
 def _parsed(data: bytes, kind: Any) -> Any:
-    """Return JSON as a type; None for what is none, or of another type."""
+    """Return JSON decoded as a type; None for invalid JSON, or JSON of another type."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
@@ -252,7 +252,7 @@ def _reason_to_skip(record: Mapping[str, Any]) -> str:
 
 
 def _begin(record: Mapping[str, Any]) -> str:
-    """Return the beginning of a record's text, for whoever looks for it."""
+    """Return the beginning of a record's text, by which a person finds the record."""
     return _text_in(record, "title", "name", "pattern", "text", "description", "problem", "id")
 
 
@@ -354,7 +354,7 @@ def _author(record: Mapping[str, Any]) -> str:
 
 
 def _identity(kind: str, title: str, *body: str, at_ms: int | None) -> str:
-    """Return the canonical text of what a record means. ASCII, so that it always has bytes to hash."""
+    """Return the canonical text of a record's content. It is ASCII, so that it always has bytes to hash."""
     parts = [kind, corrections_md.fold(title), *(corrections_md.fold(part) for part in body), at_ms]
     return json.dumps(parts, separators=(",", ":"))
 

@@ -1,4 +1,4 @@
-"""Import of foreign records: each becomes a line once, wherever and however often it is imported.
+"""Import of foreign records: each counts once, on however many machines and however often it is imported.
 
 A record's count is a part without an owner (``model.line``), under the hash of the record's content: two machines that
 import the same record each have the part in their own column, and the fold counts it once.
@@ -30,7 +30,7 @@ from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening
 
 UNDATED_MS = 0
-"""Date of a discovery that has none: 1970, the same everywhere, and shown as undated. A lesson has its file's date."""
+"""Date of a discovery without one: 1970, the same everywhere, shown as undated. A lesson gets its file's date."""
 
 FILE_BYTES_MAX = 256 * 1024 * 1024
 _WINDOW, _SAMPLE_CHARS = limits.SIGNAL_WINDOW_CHARS, 80
@@ -38,9 +38,9 @@ _NOT_LISTED = frozenset({notes.HEADING, notes.ABOUT, notes.TEMPLATE})
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """A piece of a file: taken, or left out for a ``reason`` with the beginning of its text.
+    """A piece of a file that was imported, or left out for a ``reason``; then ``text`` is only its beginning.
 
-    ``category``: a lesson's category; a finding's type.
+    ``category``: the category of a lesson, or the type of a finding.
     """
 
     path: str
@@ -56,13 +56,13 @@ class ImportResult(msgspec.Struct):
     Attributes:
         patterns: lessons read, and how many of them were new here.
         discoveries: findings read, and how many were new here.
-        skipped: records understood and rightly not taken, by reason.
-        redacted: records with a secret, which was removed.
+        skipped: number of records that were understood, and left out on purpose, by reason.
+        redacted: number of records from which a secret was removed.
         stated: ids of the lessons and findings that this import made present.
         retired: ids of lessons that were read again and stay retired here.
-        parts: id of a lesson, hash of its new part and its writer's digits, and how often it had been seen before.
+        parts: for each new part: the lesson's id, hash and writer's digits of the part, and the earlier count.
         pieces: all pieces in order, file by file.
-        files: number of records that were taken, by file.
+        files: number of imported records, by file.
     """
 
     patterns: int = 0
@@ -92,7 +92,7 @@ class ImportResult(msgspec.Struct):
         self.files.setdefault(path, 0)
         if isinstance(item, SkippedPiece | Bad):
             text = item.text if isinstance(item, SkippedPiece) else item.raw[:_WINDOW].decode("utf-8", "replace")
-            # Screened before it is cut: half of a secret is not known as one.
+            # Screened before it is cut, since half of a secret would not be recognised.
             begins = screening.screened(text[:_WINDOW])[:_SAMPLE_CHARS]
             self.pieces.append(Piece(path, item.line, begins, item.reason))
         else:
@@ -108,11 +108,11 @@ class ImportResult(msgspec.Struct):
 
     @property
     def left_out(self) -> list[Piece]:
-        """Pieces that were left out, but for headings, templates and remarks on the page."""
+        """Pieces that were left out, except headings, templates and remarks on the page."""
         return [each for each in self.pieces if each.reason and each.reason not in _NOT_LISTED]
 
     def note(self, draft: Draft) -> None:
-        """Record it as a run: to undo it, its parts are removed and its lessons retired."""
+        """Add the outcome to a run's draft: an undo of the run removes the parts and retires the lessons."""
         number = screening.counted(len(self.stated), "lesson or finding", "lessons and findings")
         draft.summary, draft.lessons = f"imported {number}", self.stated
         draft.fields = [Field(each, "part", None, part) for each, part, _ in self.parts]
@@ -120,10 +120,10 @@ class ImportResult(msgspec.Struct):
 
 
 def files_in(workspace: Workspace, paths: list[Path]) -> list[Path]:
-    """Return the files to read: those named, and in folders those with a known suffix or name, in order.
+    """Return the files to read: the given files, and of given folders the files with a known suffix or name, in order.
 
-    In a project's folder only files whose names are about lessons. The files of fleet (its pages, and the homes of the
-    agents), of git and of package managers are left out.
+    In a project's folder, only files count whose names are about lessons. The files of fleet (its pages, and the homes
+    of the agents), of git and of package managers are left out.
     """
     homes = map(workspace.home, workspace.agents_here())
     own_folders = [folder.resolve() for folder in (workspace.clan, workspace.local, *homes)]
@@ -148,17 +148,17 @@ def _files_below(root: Path, own_folders: list[Path]) -> Iterator[Path]:
             real = path.resolve(strict=True)
             is_own = any(map(real.is_relative_to, own_folders))
             if not is_own and real.is_relative_to(real_root) and real.is_file():
-                yield path  # no link out of the folder: it must not have the reader's own file sent
+                yield path  # links out of the folder are not followed: they could have a private file sent
         except FileNotFoundError:
-            continue  # it leads nowhere, as the lock of an editor does
-        except (OSError, RuntimeError):  # a loop of links is one or the other, by Python's version
-            yield path  # whoever reads it is told why it cannot be
+            continue  # a link to nothing, such as the lock of an editor
+        except (OSError, RuntimeError):  # a loop of links raises one or the other, depending on Python's version
+            yield path  # the attempt to read it reports the reason
 
 
 def import_files(writer: Writer, files: list[Path], progress: Callable[[Path], object] = bool) -> ImportResult:
     """Read files and write the new records to the agent's shard. The log is counted already.
 
-    The default of a lesson's author is the importer, and of its date the file's.
+    A lesson without an author gets the importer as its author; one without a date gets the file's.
 
     Raises:
         DiskError: nothing of it was acknowledged.
@@ -172,7 +172,7 @@ def import_files(writer: Writer, files: list[Path], progress: Callable[[Path], o
 
 
 class LogPage:
-    """An agent's log as a page that may have lessons in any other form beside its own entries."""
+    """Log of an agent as a page, which may have lessons in any other form beside its own entries."""
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
         self._workspace = workspace
@@ -180,14 +180,14 @@ class LogPage:
         self._path = CountedLog(workspace, agent).log_file()
 
     def take(self) -> ImportResult:
-        """Import the lessons in an agent's log that are in any other form than its own, each once.
+        """Import the lessons in an agent's log that are not in the log's own form, each once.
 
         The log is counted already, and is not changed. Raises as ``import_files``.
         """
         page, key = self._workspace.files.page(self._path), f"beside {self._agent}"
         known, imported = self._workspace.db.noted(key), ImportResult()
         size, page_hash, rest_hash = known.split(" ") if known.count(" ") == 2 else ("0", "", "")
-        # Whatever was read before is parsed again only if it changed, or if more than own entries follow it.
+        # The part that was read before is parsed again only if it changed, or if anything but own entries follows it.
         if page and (_digest(page[: int(size)]) != page_hash or _without_own(page[int(size) :])):
             rest_hash_before, rest_hash = rest_hash, _digest(_without_own(page))
             if rest_hash != rest_hash_before:
@@ -209,7 +209,7 @@ class LogPage:
 
 
 def _without_own(page: bytes) -> bytes:
-    """Return the lines of a page that belong to no own entry, without blank ones, and those that are too long."""
+    """Return the lines of a page outside its own entries, without blank lines, and the notes on overlong lines."""
     lines = corrections_md.blank_entries(page, is_waiting_own=True)[0]
     lines += [match[0] for match in re.finditer(LEFT_OUT, page)]
     return b"".join(line for line in lines if line.strip() and not line.startswith(b"<!-- fleet "))
@@ -273,7 +273,7 @@ class _Import:
         self.done.redacted += had_secret
         key = (pattern, _hash(item.identity))
         previous = self._records.get(key)
-        # Two copies of one record that differ in their count: the larger one, never the sum.
+        # Of two copies of a record with different counts, the larger count is taken, never the sum.
         if previous is None or item.seen > previous[0].seen:
             self._records[key] = (item, fields)
         return item
@@ -304,7 +304,7 @@ class _Import:
         self._workspace.quarantine.keep(self.done.refused, self._workspace.wall())
 
     def _lines(self) -> list[Line]:
-        """Return the records that are new here, as lines of one stamp. A larger count alone restores no lesson."""
+        """Return the records that are new here, as lines with one stamp. A larger count alone restores no lesson."""
         lines: list[Line] = []
         stamp = add_stamp(self._writer) if self._records else ""
         records_here: dict[str, Line | None] = {}
@@ -342,7 +342,7 @@ class _Import:
         return clock.pack(at_ms if at_ms is not None and self._is_date(at_ms) else UNDATED_MS)
 
     def _is_date(self, at_ms: int | None) -> bool:
-        """Return whether a record may be of that time: not one that lies ahead, nor one before there were any."""
+        """Return whether a record may have been made at that time: not in the future, and not before 1970."""
         latest = self._workspace.world.wall_ms() + limits.AHEAD_HOURS_MAX * 3_600_000
         return at_ms is not None and UNDATED_MS <= at_ms <= latest
 
@@ -362,7 +362,7 @@ def _fields(item: Lesson) -> tuple[dict[str, object], bool]:
 
 
 def _clean(text: str) -> tuple[str, bool]:
-    # Without this machine's home folder: every machine must make the same line of this record.
+    # The home folder is not replaced here: every machine must make the same line of this record.
     screened = screening.screen(text)
     return screening.one_line(screened.text), bool(screened.secrets)
 
@@ -384,8 +384,8 @@ def _digest(data: bytes) -> str:
 
 
 def _hash(identity: str) -> str:
-    """Return the 16 hex digits of a record: 8 of its content's hash, as in ``agent.<8 hex>``, and 8 zeros.
+    """Return the hash of a record as 16 hex digits: 8 of its content's hash, as in ``agent.<8 hex>``, and 8 zeros.
 
-    A record that fleet 0.1 imported had 8 digits: imported again, it must be the same part (``model.version_1``).
+    fleet 0.1 used 8 digits: a record that it imported must give the same part again (``model.version_1``).
     """
     return hashlib.blake2b(identity.encode(), digest_size=4).hexdigest() + "00000000"

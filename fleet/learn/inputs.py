@@ -13,7 +13,7 @@ from fleet.text import apostrophed, screening, tables
 
 
 class Text(NamedTuple):
-    """A screened text and the kinds of secrets that were taken out of it."""
+    """A screened text, and the kinds of secrets that were removed from it."""
 
     text: str
     secrets: tuple[str, ...] = ()
@@ -49,11 +49,11 @@ class Text(NamedTuple):
         return entered
 
     def has_words(self) -> bool:
-        """Return whether the text has more than marks."""
+        """Return whether the text has more than punctuation and marks."""
         return bool(normalise(self.text).strip("*_`~#-=|<>[](){}.,;:!?'\" "))
 
     def is_story(self) -> bool:
-        """Return whether the text says what somebody did, and no rule for the next time."""
+        """Return whether the text tells what somebody did, instead of a rule for the next time."""
         words = _PLAIN_WORD.findall(apostrophed(_CODE_SPAN.sub(" x ", self.text).casefold()))
         if _phrases()["rules"].intersection(words):
             return False
@@ -79,7 +79,7 @@ _CODE_SPAN = re.compile(r"`[^`]*`")
 _UNREAD = re.compile("[\udc80-\udcff]+")
 """Bytes of the command line that were not decoded: UTF-8 in a plain C locale, or Latin-1."""
 _FIRST_WORDS_MAX = 6
-"""Number of words at a text's beginning that are searched for who did what."""
+"""Number of words at a text's beginning in which "somebody did something" is searched for."""
 _ED_CHARS_MIN = 5
 
 
@@ -100,7 +100,7 @@ def _reports_deed(words: list[str]) -> bool:
 
 
 def _reports_deed_unspaced(text: str) -> bool:
-    """Return the same for a language without blanks between words."""
+    """Return the same as ``_reports_deed`` for a language without blanks between words."""
     phrases, text = _phrases(), text.strip()
     if not text.startswith(tuple(phrases["tellers_unspaced"])):
         return False

@@ -50,8 +50,8 @@ class _Written(NamedTuple):
 def _branch_of(root: Path) -> tuple[str, bool]:
     """Return the git branch that is worked on in a folder, and whether HEAD has left it for a commit.
 
-    During a rebase or a bisection it is the branch that git goes back to, else where HEAD left all branches the one
-    that it was on last, or the short commit where no branch is known. Without a repository: ``main``.
+    During a rebase or a bisection it is the branch that git returns to; on another detached HEAD the last branch, or
+    the short commit if no branch is known. Without a repository: ``main``.
     """
     branch = git.output(root, "symbolic-ref", "--short", "HEAD") or _existing(root, _in_progress(root))
     checkouts = "" if branch else git.output(root, "log", "-g", "--format=%gs", f"-{_CHECKOUTS_MAX}", "HEAD")
@@ -62,7 +62,7 @@ def _branch_of(root: Path) -> tuple[str, bool]:
 
 
 def _in_progress(root: Path) -> Iterator[str]:
-    """Yield what git goes back to after a rebase or a bisection: meanwhile HEAD is on no branch."""
+    """Yield the names to which git returns after a rebase or a bisection, during which HEAD is detached."""
     files = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
     paths = git.output(root, "rev-parse", *(word for each in files for word in ("--git-path", each)))
     for path in paths.splitlines():
@@ -77,7 +77,7 @@ def _existing(root: Path, names: Iterable[str]) -> str:
 
 
 def _checkout_of(root: Path) -> Path:
-    """Return the folder whose branch is worked on: this process's, where that is in a worktree of the root's."""
+    """Return the folder whose branch is worked on: the root, or this process's folder in a worktree of the root."""
     try:
         folder = Path.cwd()
         if not Path(homes.root_around(os.fspath(folder)) or os.sep).samefile(root):
@@ -107,7 +107,7 @@ def _slug(branch: str) -> str:
 
 
 def _owner(data: bytes) -> str:
-    """Return the branch that a journal is headed with, "" when it names none."""
+    """Return the branch that a journal's heading names; "" for none."""
     for line in data.decode("utf-8-sig", "replace").splitlines()[:20]:
         if match := _HEADING.fullmatch(line.strip()):
             return match["branch"]
@@ -143,9 +143,9 @@ class Declaration(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """A mutation that worked, its lesson with the error that it ended where that is known, and the command to log it.
+    """A mutation that worked, with its lesson (which names the error, if it is known) and the command to log it.
 
-    A sleep logs the same words: what worked once is one lesson, whoever logs it first.
+    A sleep logs the same words, so it is one lesson, whoever logs it first.
     """
 
     id: str
@@ -161,8 +161,8 @@ class Proposal(NamedTuple):
 class Journal:
     """Journals of an agent, and the mutations that it declares in them.
 
-    Whatever writes is durable before it returns. It raises ``UsageError`` where a field lacks words or nothing can be
-    written here, ``RefusedError`` for a field that is too long, and ``DiskError`` if it did not reach the disk.
+    Methods that write are durable before they return. They raise ``UsageError`` if a field has no words or nothing can
+    be written here, ``RefusedError`` for a field that is too long, and ``DiskError`` if the disk was not reached.
     """
 
     def __init__(self, workspace: Workspace, agent: str) -> None:
@@ -188,7 +188,7 @@ class Journal:
             raise UsageError("--title has no words in it; nothing was written. Say what you worked on")
         tried = [f"❌ Failed: {text}" for text in _entered(secrets, "failed", failed)]
         then = [f"→ {text}" for text in _entered(secrets, "next", after)]
-        # As many of both are paired: each failure and what was done after it.
+        # If there are as many of both, they are paired: each failure with what was done after it.
         is_paired = len(tried) == len(then)
         steps = [row for pair in zip(tried, then, strict=True) for row in pair] if is_paired else tried + then
         now = self._workspace.wall()
@@ -240,7 +240,7 @@ class Journal:
         )
 
     def of_branch(self) -> tuple[Path, str]:
-        """Return the journal of the branch that is worked on here, whether it is there or not, and the branch."""
+        """Return the path of the journal of the branch that is worked on here, which may not exist, and the branch."""
         branch, has_left = _branch_of(_checkout_of(self._workspace.root))
         if has_left:
             self._workspace.warn(f"HEAD is on no branch: the journal of {branch}, where it was last, goes on")
@@ -260,7 +260,7 @@ class Journal:
         return [screening.for_terminal(line) for line in lines]
 
     def declare(self, session: str, code: str, failed: str, switch: str, why: str) -> Declaration:
-        """Declare a mutation in the journal; the closed doors are open for one more try.
+        """Declare a mutation in the journal, and open the closed doors for one more try.
 
         Without a session it is for all sessions of the agent: a command line does not know the host's.
         """
@@ -275,7 +275,7 @@ class Journal:
         # A declaration is about closed doors; where there are none, about all failures.
         closed = [streak for streak in failing if streak.count >= limit]
         stuck = closed or failing
-        # Its words may name one; of those that they do not name only a closed door is what they must be about.
+        # The words may name a command or family; if they name none, they must be about the closed doors.
         named = [each for each in failing if _is_named(each.last.command, failed) or _is_named(each.family, failed)]
         block = _block(strategy, max((streak.count for streak in named or closed), default=0), texts)
         path, _ = self._append(block)
@@ -296,7 +296,7 @@ class Journal:
         self._append(f"✅ {about}{f' — {shown}' if shown else ''}", is_new=False)
 
     def worked(self, session: str, proof: str) -> dict[str, Any]:
-        """Record that the newest declared mutation worked, and return it; raise ``NoError`` where none waits."""
+        """Record that the newest pending mutation worked, and return it; raise ``NoError`` if none is pending."""
         declared = self._log.state().declared.values()
         of_session = (each for each in declared if not session or each["session"] in ("", session))
         waiting = [each for each in of_session if not each.get("superseded")]
@@ -314,9 +314,9 @@ class Journal:
         return [_proposal(event) for event in won.values() if str(event["id"]).encode() not in logged]
 
     def open_attempts(self, session: str = "") -> list[dict[str, Any]]:
-        """Return the failures that nothing has ended, newest first; of all sessions when none is named.
+        """Return the streaks of failures that have not ended, newest first; of all sessions if none is named.
 
-        The fields are those of ``fleet handover --json``; ``closed``: the same command would be stopped.
+        The fields are those of ``fleet handover --json``; ``closed``: the same command would be stopped now.
         """
         settings = self._workspace.config.attempts
         limit = 10**9 if settings.off else settings.limit

@@ -84,7 +84,7 @@ _BODY_CHARS = 4_000
 """Length of the body that is kept with a lesson."""
 _TEXT_CHARS = 420
 _SHORT_SAMPLE = 80
-_TITLE_RANK_MAX = 9  # labels behind, as "Issue", name what an entry is about
+_TITLE_RANK_MAX = 9  # labels of a higher rank, such as "Issue", name the topic of an entry
 _WORDS_MIN, _SHORT_WORDS, _LONG_TITLE, _TOPIC_WORDS = 3, 6, 8, 9
 # Expressions that take long to compile are texts, which `re` compiles at the first use and caches: a sync uses none.
 _DATE = rf"[\[(]?(?P<when>{WHEN.replace('?P<', '?P<_')})[\])]?"
@@ -112,7 +112,7 @@ _pattern = partial(pattern, str(Path(__file__).with_name("data") / "pages.toml")
 def read_notes(text: str, name: str) -> Iterator[Note | SkippedPiece]:
     """Yield the lessons of a page, and what was left out of it, in order of their lines.
 
-    ``name``: of the file, without its folder: a page of instructions holds more than lessons, so there only advice is.
+    ``name``: the file's name, without its folder. A page of instructions has more than lessons: only advice is taken.
     """
     if name.casefold().endswith("rules"):  # .cursorrules and the like: no Markdown, a rule is a line
         text = re.sub(_RULE_LINES, lambda run: re.sub(r"(?m)^(?=.)", "- ", run[0]), text)
@@ -165,7 +165,7 @@ def _heading(raw: str) -> _Heading:
             title, when, is_entry = title[match.end() :], match["when"], True
         elif match := re.match(_BRACKET_FIRST, title):
             word, title, is_entry = match["word"], title[match.end() :], True
-            # In `[LRN-20260105-001] best_practice` the kind is behind.
+            # In `[LRN-20260105-001] best_practice` the kind comes last.
             is_number = re.search(r"\d", word) and _pattern("code_first").fullmatch(f"{word}:")
             kind = title * (len(title.split()) == 1) if is_number else word
         elif match := _pattern("code_first").match(title):
@@ -183,9 +183,9 @@ class _Form:
     def __init__(self, line: int, title: str, when: str, category: str, *, is_whole: bool = False) -> None:
         self.line, self.end, self.title, self.when, self.category = line, line, title, when, category
         self.is_whole = is_whole
-        self.story: list[Block] = []  # before the fields
+        self.story: list[Block] = []  # the blocks before the fields
         self.fields: list[tuple[Field, list[str]]] = []
-        self._lines: dict[str, int] = {}  # of the values that stand on lines of their own
+        self._lines: dict[str, int] = {}  # line numbers of the values that have lines of their own
 
     def add(self, field: Field, end: int) -> None:
         value = field.value.replace("~~", "") if field.role == "wrong" else field.value  # struck out as well
@@ -194,22 +194,22 @@ class _Form:
         self.end = max(self.end, end)
 
     def ends_before(self, fields: Sequence[Field]) -> bool:
-        """Return whether fields begin the next entry: the first label is here already, or all that an entry needs."""
+        """Return whether fields begin the next entry: this one is complete, or has their first label already."""
         roles, new = {each.role for each, _ in self.fields}, {each.role for each in fields}
         has_both, is_entry = ("wrong" in each and not each.isdisjoint({"right", "rule"}) for each in (roles, new))
         is_second = (has_both and "wrong" in new) or (is_entry and not roles.isdisjoint({"wrong", "right", "rule"}))
         return (is_second and not self.is_whole) or any(each.label == fields[0].label for each, _ in self.fields)
 
     def is_gone(self) -> bool:
-        """Return whether its status says that it holds no more."""
+        """Return whether its status says that the entry is obsolete."""
         return any(field.label in _STATUS_LABELS and _GONE.match(" ".join(each).upper()) for field, each in self.fields)
 
     def awaits(self, text: str) -> bool:
-        """Return whether a text is the right way, by its mark, of what the last field has as wrong."""
+        """Return whether a text is marked as right, and the last field says what is wrong."""
         return bool(self.fields) and self.fields[-1][0].role == "wrong" and re.match(_IS_RIGHT, text) is not None
 
     def goes_on(self, item: Block, before: Block) -> bool:
-        """Return whether an item belongs to the last field, of the item before: led to by it, or half a sentence."""
+        """Return whether an item continues the last field, of the item before, which leads to it or lacks its end."""
         value = self.fields[-1][0].value
         is_led = not before.items and (not value or _ends_open(value))
         return is_led or item.text[:1].islower() or self.awaits(item.text)
@@ -220,7 +220,7 @@ class _Form:
         return bool(value) and not _ends_open(value) and item.line > self.end + 1
 
     def extend(self, block: Block) -> None:
-        """Add a block to the value of the last field; a right way, by its mark, after what was wrong is the next."""
+        """Add a block to the value of the last field; a text marked as right, after a wrong one, begins a field."""
         self.end = max(self.end, block.end)
         for each in (block, *block.items):
             text = Passage(each.text).plain
@@ -310,7 +310,7 @@ class _Page:
         title = section.title
         is_log = is_log or (section.level > 0 and Label(title).is_of_lessons())
         if reason := _heads_no_lesson(title, is_log=is_log):
-            self._leave_all(section, reason)
+            self._skip_all(section, reason)
             return
         head, as_fields = _heading(title), _fields_below(section)
         has_fields = bool(as_fields) or any(map(_has_content, section.blocks))
@@ -328,13 +328,13 @@ class _Page:
             if each not in as_fields:
                 self.read(each, category, is_log=is_log)
 
-    def _leave_all(self, section: Section, reason: str) -> None:
+    def _skip_all(self, section: Section, reason: str) -> None:
         for each in section.walk():
-            self._leave(reason, *each.blocks)
+            self._skip(reason, *each.blocks)
             if not each.blocks and each.level:
                 self.items.append(SkippedPiece(each.line, reason, each.title))
 
-    def _leave(self, reason: str, *blocks: Block) -> None:
+    def _skip(self, reason: str, *blocks: Block) -> None:
         self.items += [SkippedPiece(block.line, reason, block.text) for block in blocks]
 
     # --- entries with labelled fields
@@ -360,7 +360,7 @@ class _Page:
             is_bold, roles = _is_bold_lead(block), {field.role for field in _fields_of(block)}
             is_field = bool(roles) and not (re.match(_WRONG_RIGHT, block.text) and roles.isdisjoint({"right", "rule"}))
             is_apart = bool(rest) and rest[-1].line > form.end
-            is_led = is_apart and rest[-1].kind == "paragraph"  # which is none of the entry's
+            is_led = is_apart and rest[-1].kind == "paragraph"  # a paragraph outside the entry leads to the block
             is_behind = not is_led and form.is_closed_before(block)
             is_item = block.kind == "item" and not is_field and (is_list or not form.fields or is_behind)
             is_order = is_item and not form.awaits(block.text) and _is_binding(Passage(block.text).plain)
@@ -413,7 +413,7 @@ class _Page:
         for note in notes:
             self._add(note)
         if not notes or any(field.role == "wrong" for field, _ in form.fields):
-            self._leave(_PROSE, *form.story)
+            self._skip(_PROSE, *form.story)
         if not notes and form.fields:
             texts = (text for field, values in form.fields for text in values or [field.value])
             reason = _STRUCK if form.is_gone() else _NOTHING_LEARNED
@@ -440,10 +440,10 @@ class _Page:
             elif block.kind == "table":
                 self._read_table(block, context)
             elif block.kind == "quote" or _is_gone(text):
-                self._leave(_PROSE if block.kind == "quote" else _STRUCK, block)
+                self._skip(_PROSE if block.kind == "quote" else _STRUCK, block)
             elif _ends_open(text) and (_is_lead(block) or (not is_last and is_item[index + 1])):
                 intro = Passage(text).plain.rstrip(":： ")
-                self._leave(_PROSE, block)
+                self._skip(_PROSE, block)
             elif _is_lead(block):
                 self._read_item(block, context)
             else:
@@ -451,25 +451,25 @@ class _Page:
         self._read_prose(section, prose, context)
 
     def _read_prose(self, section: Section, prose: list[Block], context: _Context) -> None:
-        """Add the blocks under a heading as its lesson; on a page of instructions, only a paragraph that binds."""
+        """Add the blocks under a heading as its lesson; on a page of instructions, only paragraphs that are rules."""
         if not prose:
             return
         if section in self._titles or not context.is_log:
-            is_free = section not in self._titles or not self._is_log  # of a log it says how the log is kept
+            is_free = section not in self._titles or not self._is_log  # at the top of a log, prose explains the log
             for part in prose:
                 text = Passage(part.text).plain
                 opening, rest = Passage(text).lead(1)
-                is_told = Text(opening).is_story() and not Passage(rest).is_order()  # no more than what one day taught
+                is_told = Text(opening).is_story() and not Passage(rest).is_order()  # a story of one day is no rule
                 if is_free and not is_told and _is_binding(text) and Passage(text).is_sentence():
                     self._add(Note(part.line, part.end, text, category=context.category))
                 else:
-                    self._leave(_PROSE, part)
+                    self._skip(_PROSE, part)
             return
         title = context.head.title
         body = " ".join(Passage(block.text).plain for block in prose).rstrip(":： ")
         is_template = Passage(body).is_placeholder()
         if is_template or not (Passage(body).is_sentence() or Passage(f"{title} {body}").is_sentence()):
-            self._leave(TEMPLATE if is_template else NO_SENTENCE, *prose)
+            self._skip(TEMPLATE if is_template else NO_SENTENCE, *prose)
             return
         topic = "" if _is_kind(title) else title
         text, rest = (title, body) if _is_lesson(title) else (_with_title(body, topic), "")
@@ -479,7 +479,7 @@ class _Page:
     def _read_list(self, items: list[Block], context: _Context) -> None:
         intro = Label(context.intro)
         if intro.is_about() or intro.is_layout():
-            self._leave(ABOUT if intro.is_about() else _LAYOUT, *items)
+            self._skip(ABOUT if intro.is_about() else _LAYOUT, *items)
         else:
             self._read_items(items, context)
 
@@ -515,7 +515,7 @@ class _Page:
         raw = item.text
         labelled = _fields_of(item)
         if item.is_task or _pattern("to_do").match(raw):
-            self._leave(TASK, item)
+            self._skip(TASK, item)
         elif replaced := [*_pattern("supersedes").finditer(raw)]:
             rest = Passage(raw[replaced[-1].end() :]).plain.strip(" .,;")
             details = "; ".join(filter(None, (rest, _details(item))))
@@ -524,13 +524,13 @@ class _Page:
                 text = Passage(each["new"]).plain
                 self._add(Note(item.line, item.end, text, details, each["old"], category=context.category))
         elif _is_gone(raw):
-            self._leave(_STRUCK, item)
+            self._skip(_STRUCK, item)
         elif match := re.match(_WRONG_RIGHT, raw):
             self._add_pair([item], match["wrong"], match["right"], context, match["when"])
         elif any(field.role in CONTENT_ROLES for field in labelled):
             self._finish(self._take_fields(_Form(item.line, "", context.head.when, context.category), item))
         elif any(field.role for field in labelled[:1]):
-            self._leave(_NOTHING_LEARNED if context.is_log else NO_ADVICE, item)
+            self._skip(_NOTHING_LEARNED if context.is_log else NO_ADVICE, item)
         else:
             self._read_plain_item(item, context)
 
@@ -548,18 +548,18 @@ class _Page:
         is_template = Passage(raw).is_placeholder()
         if subs and not is_template and (_ends_open(raw) or not Passage(text).is_sentence()):
             if not _ends_open(raw):
-                self._leave(_PROSE, item)
+                self._skip(_PROSE, item)
             self._read_items(subs, context._replace(head=_Heading(text, when), intro=text))
             return
         if is_template or _only_describes(raw, text, is_log=context.is_log):
-            self._leave(TEMPLATE if is_template else NO_ADVICE, item)
+            self._skip(TEMPLATE if is_template else NO_ADVICE, item)
         else:
             self._read_statement(item, text, context)
         if isinstance(self.items[-1], SkippedPiece) and self.items[-1].line == item.line:
             self._read_items([each for each in _below(item) if _is_marked(each.text)], context)
 
     def _read_statement(self, item: Block, text: str, context: _Context) -> None:
-        """Add an item as a lesson, with the heading in front where it is not understood without."""
+        """Add an item as a lesson, after its heading if it is not understood alone."""
         head, intro = context.head, context.intro
         is_whole = Passage(text).is_sentence()
         topic = intro if intro and len(intro.split()) <= _TOPIC_WORDS else _topic(head.title)
@@ -570,7 +570,7 @@ class _Page:
         statement = text if is_whole else _with_title(text, topic)
         is_name = statement != text and not Passage(text).is_claim() and not Passage(topic).is_advice()
         if is_name or not Passage(statement).is_sentence():
-            self._leave(_fault(Note(item.line, item.end, text)) or NO_SENTENCE, item)
+            self._skip(_fault(Note(item.line, item.end, text)) or NO_SENTENCE, item)
             return
         title = head.title if head.is_entry else ""
         self._add(Note(item.line, item.end, statement, _details(item), "", title, context.category, when=head.when))
@@ -580,7 +580,7 @@ class _Page:
         roles = [Label(cell).role for cell in header]
         known_roles = {role[0] for role in roles if role} & CONTENT_ROLES
         if not known_roles:
-            self._leave(TABLE, block)
+            self._skip(TABLE, block)
             return
         for line, row in enumerate(rows, block.line + 1):
             if all(set(cell) <= set("-: ") for cell in row):
@@ -603,7 +603,7 @@ class _Page:
             self._add_pair([Block("item", line)], values["wrong"], values["right"], context, None)
             return
         if is_pair and _pattern("problem").fullmatch(label_of_wrong):
-            form.title = values["wrong"]  # what it is about: no right way is understood without
+            form.title = values["wrong"]  # the topic, without which the right way is not understood
         self._finish(form)
 
     def _add(self, note: Note) -> None:
@@ -645,7 +645,7 @@ def _fault(note: Note) -> str:
 
 
 def _heads_no_lesson(title: str, *, is_log: bool) -> str:
-    """Return why what a heading stands above is no lesson; "" where it may be one."""
+    """Return why the content under a heading has no lesson; "" if it may have one."""
     if _is_gone(title):
         return _STRUCK
     if Label(title).is_about():
@@ -671,7 +671,7 @@ def _is_binding(text: str) -> bool:
 
 
 def _is_marked(text: str) -> bool:
-    """Return whether a text begins as wrong or right by a mark, or replaces another."""
+    """Return whether a text begins with a mark for wrong or right, or replaces another text."""
     has_mark = any(re.match(mark, text) for mark in (_IS_WRONG, _IS_RIGHT))
     return has_mark or _pattern("supersedes").search(text) is not None
 
@@ -682,12 +682,12 @@ def _is_pair(text: str) -> bool:
 
 
 def _unfolded(item: Block) -> list[Block]:
-    """Return an item with marks as items side by side, a wrong one before its right; each has what is below it."""
+    """Return an item with marks as items side by side, a wrong one before its right one, each with its details."""
     below = [*_below(item)]
     marked = [each.text for each in below if _is_marked(each.text)]
     rights = [re.sub(_IS_RIGHT, "", right) for wrong, right in pairwise(marked) if re.match(_IS_WRONG, wrong)]
     rights += [match["right"] for text in marked if (match := re.match(_WRONG_RIGHT, text))]
-    # Below a text without a mark, code may only show what it means, and what is right alone is a list of it.
+    # Below a text without a mark, code may only illustrate it, and right ways alone are only a list.
     is_led = any(Passage(right).is_sentence() for right in rights) and not _has_content(item)
     if item.is_task or not (_is_marked(item.text) or is_led):
         return [item]
@@ -704,7 +704,7 @@ def _unfolded(item: Block) -> list[Block]:
 
 
 def _pairs(item: Block) -> list[Block]:
-    """Return each pair beside others on an item's line as an item, without those below it."""
+    """Return an item for each pair of wrong and right on an item's line, without the items below it."""
     texts, rest = [], item.text
     while (pair := re.match(_WRONG_RIGHT, rest)) and (gap := re.search(_NEXT_PAIR, pair["right"])):
         texts.append(rest[: pair.start("right") + gap.start()])
@@ -733,7 +733,7 @@ def _unlabelled(text: str, role: str) -> str:
 
 
 def _details(item: Block) -> str:
-    """Return what stands below an item, however deep, as one text."""
+    """Return the items below an item, however deep, as one text."""
     below = ((each.text, _details(each)) for each in item.items if not each.is_task)
     return "; ".join(filter(None, (Passage(text).plain for texts in below for text in texts)))
 
@@ -765,7 +765,7 @@ def _is_lesson(title: str) -> bool:
 
 
 def _fields_of(block: Block) -> list[Field]:
-    """Return the fields of a block's lines; a line without a label goes on with the field before it."""
+    """Return the fields of a block's lines; a line without a label continues the field before it."""
     joined: list[Field] = []
     for number, line in enumerate(block.lines, block.line):
         for field in fields(line):

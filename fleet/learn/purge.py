@@ -1,9 +1,9 @@
-"""Purge of a secret that already went out: as far as a join can forget.
+"""Purge of a secret that was already sent, as far as a join can forget it.
 
 What works. Every text of the lesson is overwritten by a redaction, and marks name each value of every column
-(``model.edits.purge``): whoever joins the marks drops the values, whatever the clocks are, and a push strips the marked
-values from every path of the branch. On this machine every place that fleet writes is overwritten at once: line files,
-private notes, databases, ready-made texts, refused lines, and the other files of ``.fleet``.
+(``model.edits.purge``): each machine that joins the marks drops the values, whatever the clocks are, and a push strips
+the marked values from every path of the branch. On this machine every place that fleet writes is overwritten at once:
+line files, private notes, databases, cached texts, refused lines, and the other files of ``.fleet``.
 
 What cannot work. Pushed lines stay in the remote's git history, in each clone of it, and in its host's backups: people
 must rewrite those. A machine that never syncs again keeps what it has. A discovery is immutable: it is retracted, so
@@ -33,7 +33,7 @@ from fleet.text.screening import texts_in
 
 _NO_TEXT = frozenset({codec.AT, "merged_into", "scope", "state"})
 SECRETS_AT_ONCE_MAX = 200
-"""Number of lessons that one call purges of secrets: the others wait for the next one, and none is shown meanwhile."""
+"""Limit of lessons that one call purges of secrets: the next call purges more, and none is shown meanwhile."""
 _NEEDLE_CHARS_MIN = 6  # shorter texts are in every file, and hide nothing
 _FILE_BYTES_MAX = 100 * 1024 * 1024
 _LEFT_ALONE = ("git", "locks", "replica.toml", "local.db")
@@ -66,16 +66,16 @@ class Purge:
         return sorted(texts - {REDACTED})
 
     def secrets(self, writer: Writer, patterns: Sequence[str]) -> tuple[dict[str, list[str]], str]:
-        """Mark the texts of shared lessons that have a certain secret; the lessons stay, and so do others' words.
+        """Mark the texts of shared lessons that have a certain secret; the lessons and their other words stay.
 
-        A text is redacted where no other is left of its field. Only what the branch has is marked: the rest is held
-        back here, and a person can still edit it. Doubtful secrets are left to the screening of whoever shows them: a
+        A field gets a redaction only if it has no other text. Only values on the branch are marked: others are held
+        back here, and a person can still edit them. Doubtful secrets are only screened where they are shown, since a
         mark cannot be undone.
 
-        Returns the kinds by lesson, and the last lesson that was read: it stops at ``SECRETS_AT_ONCE_MAX``.
+        Returns the kinds by lesson, and the last lesson that was read: it stops at ``SECRETS_AT_ONCE_MAX`` lessons.
         """
         leaks, last = dict[str, Line](), ""
-        with self._workspace.snapshot():  # a new clan brings many
+        with self._workspace.snapshot():  # one refresh for all: a new clan brings many lessons
             for last, shared in self._workspace.patterns.shared(patterns):
                 if shared is not None and not (leak := _leak(shared)).is_empty():
                     leaks[last] = leak
@@ -102,7 +102,7 @@ class Purge:
         return here, [each for each in group if each not in here]
 
     def repetitions(self, writer: Writer, patterns: Iterable[str], texts: Collection[str]) -> None:
-        """Mark the values of other lessons that repeat purged texts, as a merge does; their own words stay."""
+        """Mark the values of other lessons that repeat purged texts, as merges copy them; their own words stay."""
         lines = [line for each in patterns if (line := self._workspace.patterns.line(each)) is not None]
         for line in lines:
             part = line.chosen(lambda field, value: _is_text(field, value) and value in texts)
@@ -111,9 +111,9 @@ class Purge:
                 self._strip([line.id])
 
     def _mark(self, writer: Writer, part: Line, redact: Callable[[Any], Any]) -> None:
-        """Mark the values in a part of a record, and redact each field of which no other value is left.
+        """Mark the values in a part of a record, and redact each field that has no other value.
 
-        A mark of an edit covers its writer's first wording, too: that is said again where it is what is shown here.
+        The mark of an edit covers its writer's first wording, too: if that is the value to show here, it is set again.
         """
         policy, stamp = self._workspace.policy(), writer.tick()
         line = self._workspace.patterns.line(part.id) or part
@@ -124,12 +124,12 @@ class Purge:
         for field, _ in part.values():
             if field in others:
                 new[field] = others[field] if left.get(field) != others[field] else None
-            else:  # what somebody says whose words do not count here is no reason to say anything
+            else:  # a value that only the policy here leaves out is a value, too: no redaction
                 new[field] = redact(shown[field]) if field in shown and field not in of_all else None
         writer.append(PATTERNS, [edits.purge(part, new, writer.name, stamp)])
 
     def own_wordings(self, writer: Writer) -> None:
-        """Purge what this machine said, and did not send, of a purged lesson before it knew of the purge."""
+        """Purge the unsent wordings of purged lessons that this machine wrote before it knew of the purge."""
         workspace, ours = self._workspace, self._workspace.policy().mine
         purged = set(workspace.db.purged_ids())
         unsent = [each.id for each in workspace.db.outgoing() if isinstance(each, Line)] if purged else []
@@ -141,10 +141,10 @@ class Purge:
                 self._strip([pattern])
 
     def _strip(self, patterns: Iterable[str]) -> None:
-        """Strip marked values from the line files here: their join stays the same.
+        """Strip marked values from the line files here, which does not change their join.
 
-        The marks are durable before: a crash leaves too much, never too little. What only the rows have goes into a
-        file first, since the databases may be deleted.
+        The marks are durable before: a crash leaves too much, never too little. Content that only rows have is written
+        to a file first, since the databases may be deleted.
         """
         self._workspace.take(self._workspace.tree.head())
         for source in clan_sources(self._workspace.clan):
@@ -172,7 +172,7 @@ class Purge:
                     self._put(source.file, rest if dropped else data, data)
 
     def scrub(self, texts: Iterable[str]) -> None:
-        """Overwrite the texts in fleet's own files, and delete those that it can make anew.
+        """Overwrite the texts in fleet's own files, and delete the files that can be made again.
 
         Databases are deleted as files, since deleted words stay in a full-text index. The local database has no texts.
         """
@@ -199,7 +199,7 @@ class Purge:
 
     def remains(self, purged: Sequence[str], texts: Iterable[str]) -> list[tuple[str, int]]:
         """Return the places on this machine that still have the texts, sorted."""
-        self._workspace.close()  # else a database's file has what its journal has replaced already
+        self._workspace.close()  # so that SQLite merges its journals: else a file may still have replaced content
         entries = [entry for each in purged for entry in self._entries_of(each)]
         needles = _needles({*texts, *(text for _, entry_texts in entries for text in entry_texts)})
         places = {place for place, _ in entries}
@@ -220,7 +220,7 @@ class Purge:
         return sorted(places)
 
     def _is_searched(self, path: Path) -> bool:
-        """Return whether a file is read for texts: a copy of what is left alone is one, whatever its name."""
+        """Return whether a file is searched for texts; only the repository, locks, links and huge files are not."""
         if path.is_symlink() or not path.is_file() or path.stat().st_size > _FILE_BYTES_MAX:
             return False
         return not any(path.is_relative_to(self._workspace.local / name) for name in ("git", "locks"))
@@ -243,10 +243,10 @@ class Purge:
 
 
 def follow_marks(workspace: Workspace, fetched: Iterable[Line]) -> None:
-    """Purge the copies of a value that this machine reissued under another replica before it knew of its purge.
+    """Purge the copies of a value that this machine reissued under another replica before it knew of the purge.
 
-    A replica whose clock ran ahead reissues its edits (``edits.reissue``). The caller holds the write lock, and takes
-    the tree in afterwards: then the value is gone.
+    A machine whose clock ran ahead reissues its edits (``edits.reissue``). The caller holds the write lock, and takes
+    the tree in only afterwards: that removes the value.
     """
     current = workspace.current_replicas()
     ours = {*current, *workspace.former_replicas()}
@@ -273,12 +273,12 @@ def _purged(line: Line, writer: Writer, carried: Iterable[Carried]) -> Line:
 def _leak(line: Line) -> Line:
     """Return the wordings and edits of a record that have certain secrets."""
     if screening.is_harmless("\n".join(text for _, value in line.values() for text in texts_in(value))):
-        return Line(line.id)  # as most are
+        return Line(line.id)  # the usual case
     return line.chosen(lambda field, value: bool(_kinds(field, value)))
 
 
 def _kinds(field: str, value: Any) -> set[str]:
-    """Return the kinds of certain secrets in a value; none in a field whose name has one: a mark would name it."""
+    """Return the kinds of certain secrets in a value; none if the field's name has one, which a mark would repeat."""
     kinds = {kind for text in texts_in(value) for kind in screening.certain(text)}
     return set() if kinds and screening.screen(field).secrets else kinds
 
@@ -298,7 +298,7 @@ def _texts_of(line: Line) -> set[str]:
 
 
 def _holds(carried: Carried, texts: Iterable[str]) -> bool:
-    """Return whether a line of a newer version has one of the texts, as bytes or behind JSON's escapes."""
+    """Return whether a line of a newer version has one of the texts, as plain bytes or with JSON's escapes."""
     own = "\n".join(texts_in(json.loads(carried.raw)))
     return any(text in own for text in texts if len(text) >= _NEEDLE_CHARS_MIN) or any(
         needle in carried.raw for needle in _needles(texts)

@@ -1,7 +1,7 @@
 """Restore of a backup: a join, so nothing newer is overwritten; and every file is checked.
 
-Lines are joined with the lines here. A log gets its missing entries at its end. Any other file is restored where it is
-missing, and put beside another version of itself.
+Lines are joined with the lines here. A log gets its missing entries at its end. Any other file is restored if it is
+missing, or put beside a different file of the same name.
 """
 
 import glob
@@ -46,7 +46,7 @@ _FORMAT = "clan-learnings/.fleet-format"
 
 
 class RestoreResult(msgspec.Struct):
-    """Lines, entries and files that were missing here, files put beside another version, what was not taken; agents."""
+    """Outcome: number of new lines and entries, new files, files put beside another, refused lines, and agents."""
 
     lines: int = 0
     entries: int = 0
@@ -67,9 +67,9 @@ def restore(workspace: Workspace, source: Path) -> RestoreResult:
         pass
     outcome = RestoreResult()
     with workspace.locked():
-        notes = [(agent, each) for agent in workspace.agents_with_notes() for each in workspace.notes(agent).records()]
-        private = [(agent, each.id, PRIVATE) for agent, each in notes if each.scope == PRIVATE]
-        note_moves(workspace, private)  # what became private after the backup was made is the clan's in it
+        notes = [(agent, note) for agent in workspace.agents_with_notes() for note in workspace.notes(agent).records()]
+        private = [(agent, note.id, PRIVATE) for agent, note in notes if note.scope == PRIVATE]
+        note_moves(workspace, private)  # a lesson that became private after the backup is a shared one in it
         _give_up_parted_names(workspace, source)
         join = _Restore(workspace, outcome)
         for number, member in enumerate(backup.members(source), 1):
@@ -84,8 +84,8 @@ def restore(workspace: Workspace, source: Path) -> RestoreResult:
                     raise
                 outcome.refused.append(Refused(f"{source.name}: {member.path}", number, str(why), member.data))
         workspace.quarantine.keep(outcome.refused, workspace.wall())
-        unsent_ids = {each.id for each in workspace.db.outgoing()}
-        moves = [each for each in private if each[1] in unsent_ids]
+        unsent_ids = {entry.id for entry in workspace.db.outgoing()}
+        moves = [(agent, id_, scope) for agent, id_, scope in private if id_ in unsent_ids]
         note_moves(workspace, moves)
     if moves:
         reconcile_all(workspace)
@@ -109,16 +109,16 @@ def take_over(workspace: Workspace, agent: str) -> int:
         return 0
     with workspace.log_lock(agent), workspace.log_lock(names.GUEST):  # the guest may be logging at this moment
         if files := workspace.files_of(home):
-            logs = [workspace.home(each) / corrections_md.FILE_NAME for each in (agent, names.GUEST)]
+            logs = [workspace.home(owner) / corrections_md.FILE_NAME for owner in (agent, names.GUEST)]
             log, data = map(workspace.files.read, logs)
-            # First: once the log is moved, nothing tells which ids its entries had.
+            # This comes first, since after the log is moved, the earlier ids of its entries are unknown.
             Runs(workspace).hand_over(names.GUEST, agent, _ids_here(log, _in_the_name_of(agent, data)))
             _move(workspace, agent, home, files)
     register = workspace.replicas()
-    mine = [each for each in register.replicas if each.agent == names.GUEST]
+    mine = [r for r in register.replicas if r.agent == names.GUEST]
     if mine:
-        taken = [each._replace(name=f"{agent}{each.name.removeprefix(names.GUEST)}") for each in mine]
-        others = [each for each in register.replicas if each not in mine]
+        taken = [r._replace(name=f"{agent}{r.name.removeprefix(names.GUEST)}") for r in mine]
+        others = [r for r in register.replicas if r not in mine]
         workspace.files.replace(workspace.replica_file, register._replace(replicas=(*taken, *others)).render())
     return len(files)
 
@@ -128,7 +128,7 @@ def _may_be_anybodys(workspace: Workspace, home: Path) -> bool:
     if not home.is_dir() or not workspace.is_in_git():
         return False
     parts = home.relative_to(workspace.root).parts
-    # On a disk that ignores case it may be tracked under another name.
+    # On a disk that ignores case, git may track it under another name.
     folders = [home, *home.parents][: len(parts)]
     is_exact = all(each in each.parent.iterdir() for each in folders)
     return not is_exact or git.may_track(workspace.root, "/".join(parts))
@@ -152,7 +152,7 @@ def bring(workspace: Workspace) -> None:
         for agent, home, files in found:
             log = home / corrections_md.FILE_NAME
             with workspace.log_lock(agent, _BRING_WAIT_S):
-                # The log needs no other lock: no later correction may be counted before one that waits in it.
+                # The log moves first, under its own lock: no later correction may be counted before one in it.
                 _move(workspace, agent, home, [log] if log in files else [])
             with workspace.locked(_BRING_WAIT_S), workspace.log_lock(agent, _BRING_WAIT_S):
                 _move(workspace, agent, home, [each for each in files if each != log])
@@ -190,7 +190,7 @@ def _in_the_name_of(agent: str, data: bytes) -> bytes:
 
 
 def _as_part(record: re.Match[bytes]) -> bytes:
-    """Return a record whose part is keyed by where and when it was made: an entry's id may be another one in a copy."""
+    """Return a record whose part has a key of where and when it was made, since an entry's id may differ in a copy."""
     key = hashlib.blake2b(record["made"], digest_size=8).hexdigest()
     return b"%s%s%spart=%s -->" % (*record.groups(), key.encode())
 
@@ -223,7 +223,7 @@ class _Restore:
         elif path == "clan-learnings/members.toml":
             _join_members(workspace, member.data)
         elif path in _RENDERED or path == backup.SENT or (path == _FORMAT and (workspace.root / path).exists()):
-            return  # made anew from the lines, needed by no later version, or of this clan already
+            return  # rendered again from the lines, or of fleet 0.1 alone, or here already
         elif is_own and path.endswith("/corrections.md"):
             with workspace.log_lock(agent):
                 self.join_log(path, member.data)
@@ -247,14 +247,14 @@ class _Restore:
             self._workspace.warn("lines of fleet 0.1 came back: run `fleet upgrade`, which converts them")
         self._done.refused += [each for each in read.refused if each.raw not in old]
         self._done.lines += len(missing) + len(ours)
-        # In a file that others write, a person would be asked about what bears a name of ours.
+        # Lines under names of ours go to a shard of ours: in a file of others, a person would be asked about them.
         own = self._workspace.clan / kind.shard(min(mine, default=""))
         for file, raws in ((target, missing), (own, ours)):
             if raws:
                 self._workspace.files.append(file, b"".join(raw + b"\n" for raw in raws))
 
     def _covers(self, entry: Entry, agent: str) -> bool:
-        """Return whether the clan's lines here, or the agent's own, cover this one; from now on its record does."""
+        """Return whether the clan's lines here, or the agent's own, cover an entry; if not, it counts as joined now."""
         if isinstance(entry, Discovery):
             return missing_of(self._workspace.discoveries.get(entry.id), entry) is None
         if not isinstance(entry, Line):
@@ -291,7 +291,7 @@ class _Restore:
         self._done.entries += len(pieces)
 
     def place(self, path: str, data: bytes) -> None:
-        """Put a file where it is missing, or beside another version of itself."""
+        """Write a file if it is missing, or beside a different file of the same name."""
         workspace = self._workspace
         target = workspace.root / path
         if not target.exists() and not target.is_symlink():
@@ -312,11 +312,9 @@ def _writers(entry: Entry) -> Iterable[str]:
 
 
 def _join_replicas(workspace: Workspace, data: bytes) -> list[str]:
-    """Add the backup's replicas before ours: their log entries are ours to send, and nobody writes under them.
+    """Add the backup's replicas before ours, since their log entries are ours to send; return the backup's agents.
 
-    Returns the backup's agents.
-
-    One that was minted for another machine or folder is not used here: the next write mints a new one.
+    A replica of another machine or folder is not used for writing here: the next write mints a new one.
     """
     theirs = replica.Register.parse(data, Path("replica.toml"))
     if not all(r.is_lease or (_PRINT.fullmatch(r.machine) and _PRINT.fullmatch(r.folder)) for r in theirs.replicas):
@@ -341,10 +339,10 @@ def _join_members(workspace: Workspace, data: bytes) -> None:
 
 
 def _ids_here(log: bytes, data: bytes) -> dict[str, str]:
-    """Return the ids that the entries of a log (``data``) have in another one, or get where they are appended to it.
+    """Return, by the id of each entry of a log (``data``), its id in the log here, now or after it is appended.
 
-    Two entries of one minute and wording have one id, each in its own log. They are one entry only if they were made at
-    one place and time.
+    In two logs, different entries of one minute and wording have the same id. They are the same entry only if they were
+    made at the same place and time.
     """
     here, there = _origins(log), _origins(data)
     taken = {*here, *(each.id for each in Log.parse(log).entries)}
@@ -362,9 +360,9 @@ def _ids_here(log: bytes, data: bytes) -> dict[str, str]:
 
 
 def _origins(data: bytes) -> dict[str, set[bytes]]:
-    """Return by entry where and when it was made: replica and stamp of its record, or the moment of a signal.
+    """Return entry id to where and when it was made: replica and stamp of its record, or the time of a signal.
 
-    An entry by hand has none, nor has a record of one, or of a lesson that was stated later: copies make their own.
+    Records of hand-written entries and of lessons that were stated later do not tell it: each copy makes its own.
     """
     origins: dict[str, set[bytes]] = {}
     for match in re.finditer(_ORIGIN, data):
@@ -381,7 +379,7 @@ def _marks(data: bytes) -> list[str]:
 
 
 def _missing_entries(mine: Log, theirs: Log, data: bytes) -> Iterator[str]:
-    """Yield the text of each entry that is not here, by its record's id or else its own."""
+    """Yield the text of each entry of their log whose id, that of its record or else its own, is not in ours."""
     ids = {each.id for each in mine.entries} | {record.id for record in mine.records}
     rows = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     starts = [entry.line for entry in theirs.entries] + [len(rows) + 1]
@@ -393,10 +391,10 @@ def _missing_entries(mine: Log, theirs: Log, data: bytes) -> Iterator[str]:
 def give_up_names(
     workspace: Workspace, fetched: Iterable[Line], record_before: Callable[[str], Line | None] | None
 ) -> None:
-    """Give up each replica of ours under which another machine writes: our records that the clan lacks are moved.
+    """Give up each replica of ours under which another machine writes: our uncounted records move to another replica.
 
-    A replica that is lent to all runs of a job is kept: its records become parts. The caller holds the write lock, and
-    takes the tree in afterwards.
+    A replica that is lent to all runs of a job is kept, and its records become parts. The caller holds the write lock,
+    and takes the tree in afterwards.
 
     ``fetched``: the tree's records that our rows do not cover; the tree is not taken in yet.
     ``record_before``: returns a record of the tree that was fetched before; None where that is unknown.
@@ -417,7 +415,7 @@ def give_up_names(
 def _give_up_parted_names(workspace: Workspace, source: Path) -> None:
     """Give up each replica of ours under which a backup has other occurrences of a lesson than the log here.
 
-    This folder was put back, and the backup is of its other life: of two totals of one name only the larger counts.
+    This folder was reset to an older state, and the backup has its other history: of two totals only the larger counts.
     """
     mine = workspace.mine()
     for member in backup.members(source):
@@ -443,7 +441,7 @@ def _stamps(records: Iterable[Record]) -> set[str]:
 
 
 def _give_up(workspace: Workspace, old: str, fresh: str, counted_up_to: dict[str, str]) -> None:
-    """Move the records of some lessons that are later than the stamp of each, and let the old name's total go."""
+    """Move the records of some lessons, later than the stamp of each, and remove the old replica's unsent totals."""
     _move_records(workspace, old, fresh, counted_up_to)
     for pattern in counted_up_to:
         workspace.db.remove_unsent(pattern, old, ("add", "n"))
@@ -455,7 +453,7 @@ def _foreign_adds(
 ) -> dict[str, dict[str, str]]:
     """Return the last stamp of ours that the clan counts, by replica and lesson with a total that we never issued.
 
-    Under a former replica others may rightly write: there an add matters only where it is not newer than our records.
+    Others may rightly write under a former replica: an add of it matters only if it is not newer than all our records.
     """
     former = workspace.former_replicas()
     mine = {*workspace.current_replicas(), *former}
@@ -463,26 +461,26 @@ def _foreign_adds(
     foreign: dict[str, dict[str, str]] = defaultdict(dict)
     for line in fetched:
         issued = [name for name in mine if line.add_of(name)]
-        rows = (workspace.patterns.line(line.id) if issued else None) or Line(line.id)
+        ours = (workspace.patterns.line(line.id) if issued else None) or Line(line.id)
         for name in issued:
             add, total = line.add_of(name), line.total_of(name, "seen")
-            if rows.add_of(name) == add:
+            if ours.add_of(name) == add:
                 continue
             records = logged(names.agent_of(name))[line.id, name]
-            stamps = {each.at for each in records}
+            stamps = {record.at for record in records}
             if not records or (name in former and max(stamps) < add):
                 continue
-            own = [each for each in Record.latest(records) if not each.part]
-            issued_at = sorted(each.at for each in own if not rows.part("seen", each.id.removeprefix("c-")))
-            counted = [each for each in issued_at if each <= add]
+            own = [record for record in Record.latest(records) if not record.part]
+            issued_at = sorted(record.at for record in own if not ours.part("seen", record.id.removeprefix("c-")))
+            counted = [stamp for stamp in issued_at if stamp <= add]
             before = (record_before(line.id) if record_before is not None else None) or Line(line.id)
             known = before.total_of(name, "seen")
-            if record_before is None:  # a log that was put back lacks what our total had learned before it grew
-                known = max(rows.total_of(name, "seen"), len(issued_at)) - (len(issued_at) - len(counted))
+            if record_before is None:  # a log that was reset lacks records that our earlier total counts
+                known = max(ours.total_of(name, "seen"), len(issued_at)) - (len(issued_at) - len(counted))
             if total <= known:
-                continue  # no total that we do not know of can swallow ours: the add is an import's, ours or another's
+                continue  # a known total cannot hide our records: this add came by an import
             if _is_foreign(add, _adds_in_shard(workspace, name, line.id), before.add_of(name), stamps):
-                # Of our records the clan counts the oldest, and no more than its total says.
+                # The clan counts the oldest of our records, as many as its total says.
                 up_to = counted[total - 1] if total < len(counted) else add
                 foreign[name][line.id] = max(foreign[name].get(line.id, ""), up_to)
     return foreign
@@ -491,11 +489,11 @@ def _foreign_adds(
 def _is_foreign(fetched: str, in_shard: Collection[str], add_before: str, records: Collection[str]) -> bool:
     """Return whether another machine issued an add under a replica of ours.
 
-    All are of one lesson and replica: the add in the fetched tree, those in our files, the one in the tree that was
-    fetched before ("" for none), and the stamps of the records in our log.
+    All arguments are of one lesson and replica: the add in the fetched tree, those in our files, that in the tree that
+    was fetched before ("" for none), and the stamps of the records in our log.
     """
     is_news = fetched > add_before and fetched not in in_shard and fetched not in records
-    # Without a record of ours that was not fetched nothing can be lost: one stray line renames nobody.
+    # Without an unfetched record of ours nothing can be lost: a single stray line must not cause a new replica.
     return is_news and any(stamp > add_before for stamp in records)
 
 
@@ -507,9 +505,9 @@ def _adds_in_shard(workspace: Workspace, replica: str, pattern: str) -> set[str]
 
 
 def _move_records(workspace: Workspace, old: str, fresh: str, counted_up_to: dict[str, str]) -> None:
-    """Append again, under the new replica, the records that the clan does not count: the newest record counts.
+    """Append the records that the clan does not count again, under the new replica: the newest record counts.
 
-    They are parts, which count once: a folder may be put back a second time, to before this.
+    They become parts, which count once, since the folder may be reset a second time, to a state before this.
     """
     agent = names.agent_of(old)
     with workspace.log_lock(agent):

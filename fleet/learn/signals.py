@@ -1,11 +1,11 @@
 """Signals: entries of ``corrections.md`` whose pattern is still to be inferred, durable before the next reply.
 
-An objection or a failed command is logged at once, and counts for nothing until its lesson is stated
+An objection or a failed command is logged at once, but does not count until its lesson is stated
 (``Corrections.state``). A hook does this while its host waits, so nothing here opens a database.
 
-A comment is written behind each entry, in the same write: ``<!-- fleet flagged c-<16 hex> at=... kind=... session=...
-key=... -->``. It tells repeats, and which session has yet to state a lesson. ``key`` is a hash of the normalised words,
-or of a failed command the family and the normalised error, and of no time.
+A comment is written after each entry, in the same write: ``<!-- fleet flagged c-<16 hex> at=... kind=... session=...
+key=... -->``. By it, repetitions are recognised, and the session that has yet to state the lesson. ``key`` is a hash of
+the normalised words, or for a failed command of its family and normalised error, without the time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RECORD = rb"<!-- fleet (c-[0-9a-f]{16}) p-"
 _DISMISSED = rb"<!-- fleet dismissed (c-[0-9a-f]{16}) "
 _SHOWN_CHARS_MAX = 300
 _REFUSED = re.compile(r"\n\((?:Refused|Stopped)\b[^\n]*\)\s*$")
-"""Line below the words of a refusal that names what was refused."""
+"""Line after the words of a refusal that names the refused call."""
 
 
 class Flag(NamedTuple):
@@ -49,12 +49,12 @@ class Flag(NamedTuple):
 
     Attributes:
         quote: the words of the objection, or what failed and how.
-        title: one line; else the beginning of the quote.
+        title: one line; "" for the beginning of the quote.
         confidence: strong, medium or weak.
         signal_class: correction, frustration, knowledge, failure, ...
-        agent: the agent that objected, of kind ``agent``.
-        sameness: text that a repeat has in common with it; "": the quote.
-        trigger: its lesson's trigger: the command that was refused, or failed.
+        agent: the agent that objected, if the kind is ``agent``.
+        sameness: text by which repetitions are recognised; "" for the quote.
+        trigger: trigger of the lesson: the command that was refused, or failed.
     """
 
     kind: Kind
@@ -84,7 +84,7 @@ class Flag(NamedTuple):
 
 
 class _SignalResult(NamedTuple):
-    """Id of a signal's entry; where it is not new nothing was written, and the id is of the one that it repeats."""
+    """Id of a signal's entry. If the signal is not new, it is that of the entry it repeats, and nothing was written."""
 
     id: str
     is_new: bool
@@ -93,7 +93,7 @@ class _SignalResult(NamedTuple):
 class Waiting(NamedTuple):
     """An entry whose lesson is still to be stated.
 
-    ``is_failure``: of a failed command; only its session is asked. ``is_dismissed``: nobody is asked any more.
+    ``is_failure``: it is of a failed command, about which only its session is asked. ``is_dismissed``: nobody is asked.
     """
 
     id: str
@@ -105,14 +105,14 @@ class Waiting(NamedTuple):
 
     @property
     def at(self) -> str:
-        """The stamp of its time; "" where that is unreadable."""
+        """Its time as a stamp; "" if that is unreadable."""
         ms = dates.to_ms(self.when)
         return "" if ms is None else clock.pack(ms)
 
     def shown(self) -> str:
-        """Return the person's words as one line, where the title is a part of them, else the title.
+        """Return the person's words as one line if the title is a part of them, else the title.
 
-        What should be done mostly follows the title's sentence. Of a long message it is that sentence and the rest.
+        The words after the title mostly say what should be done. Of a long message, those before the title are cut.
         """
         title, words = screening.one_line(self.title).removesuffix("…"), re.sub(_REFUSED, "", self.wrong)
         words = screening.readable(words)
@@ -149,8 +149,8 @@ class Signals:
     def flag(self, signal: Flag, *, session: str = "", wait_s: float = limits.LOCK_WAIT_S) -> _SignalResult:
         """Log one signal, durable before this returns. It counts for nothing until its lesson is stated.
 
-        A signal of the same kind with the same words, or the same failure, in the same session is not written again
-        while the first one waits for its lesson. After that, it is a new signal.
+        A signal of the same kind with the same words, or the same failure, in the same session is not written again as
+        long as the lesson of the first one is not stated. After that, it is a new signal.
 
         Raises:
             UsageError: the workspace is read-only.
@@ -179,9 +179,9 @@ class Signals:
         return _SignalResult(entry, is_new=True)
 
     def ask_again(self, entry: str) -> str:
-        """Log an entry again whose lesson was stated and undone, so that it waits for another lesson.
+        """Log a copy of an entry whose lesson was stated and undone, so that another lesson can be stated for it.
 
-        Return the id of the copy, new or not; "" where the entry states its lesson itself.
+        Return the id of the copy, new or not; "" if the entry itself has its lesson.
         """
         with self._lock():
             page = self._read()
@@ -191,7 +191,7 @@ class Signals:
                 return ""
             if copy := self.copy_of(entry):
                 return copy
-            # Without its record no statement counts: it reads as it waited.
+            # Without its record no statement counts, so the entry is parsed as it was before its lesson was stated.
             unstated = Log.parse(page.replace(f"<!-- fleet {entry} p-".encode(), b"<!-- "))
             own = next(each for each in unstated.entries if each.line == original.line)
             mark = next((each for each in _marks(page) if each.id == entry), None)
@@ -200,7 +200,7 @@ class Signals:
             return self._log(page, draft, mark)
 
     def copy_of(self, entry: str) -> str:
-        """Return the id of a counted entry's copy that waits for a lesson (``ask_again``); "" for none."""
+        """Return the id of a counted entry's copy that is still without a lesson (``ask_again``); "" for none."""
         page = self._read()
         original = _counted_as(entry, log := Log.parse(page))
         for copy in log.entries if original is not None else ():
@@ -219,13 +219,13 @@ class Signals:
     def waiting(self, session: str = "", *, days: float = 0.0, everything: bool = False) -> list[Waiting]:
         """Return the entries whose lesson may be asked for, in file order.
 
-        Not among them are failed commands, which only their own session is asked about, dismissed entries, entries
-        whose words another entry of the session has for its lesson, and entries without a field of this format. The log
-        is not parsed for a session of which no entry waits.
+        Left out are failed commands (only their own session is asked about them), dismissed entries, entries whose
+        words are the lesson of another entry of the session, and entries without a field of this format. The log is not
+        parsed if no entry of the session is without a lesson.
 
-        ``session``: only entries that were flagged in this one; "": in any.
-        ``days``: leave out what is older; 0 leaves out nothing for its age.
-        ``everything``: every entry without a lesson, whatever it is and however old.
+        ``session``: only entries that were flagged in this session; "" for any.
+        ``days``: leave out older entries; 0 for no limit of age.
+        ``everything``: return every entry without a lesson, of any kind and age.
         """
         page = self._read()
         marks = {mark.id: mark for mark in _marks(page)}
@@ -260,7 +260,7 @@ class Signals:
         return waiting
 
     def heard(self) -> dict[str, set[str]]:
-        """Return the normalised words of all entries by session: of those that wait, were stated or were dismissed."""
+        """Return the normalised words of all entries by session, whether pending, stated or dismissed."""
         page, heard = self._read(), defaultdict[str, set[str]](set)
         marks = {mark.id: mark.session for mark in _marks(page)}
         for entry in Log.parse(page).entries:
@@ -269,12 +269,12 @@ class Signals:
         return heard
 
     def dismiss(self, prefix: str) -> list[Waiting]:
-        """Stop asking for the lesson of an entry, or with ``prefix`` "" of all that wait now; return them.
+        """Stop asking for the lesson of an entry, or with ``prefix`` "" of all that are pending; return them.
 
-        Failed commands wait here, too. The lesson of each can still be stated.
+        Failed commands are among them. The lesson of each can still be stated.
 
         Raises:
-            NoError: no entry that waits begins like that, or more than one.
+            NoError: no id of a pending entry begins with the prefix, or several do.
             DiskError: it did not reach the disk.
         """
         id_prefix = prefix if prefix.startswith("c-") or not prefix else f"c-{prefix}"
@@ -302,9 +302,9 @@ class Signals:
         return (mark.session, dates.to_ms(mark.at)) if mark is not None else ("", None)
 
     def _lock(self, wait_s: float = limits.LOCK_WAIT_S) -> AbstractContextManager[None]:
-        """Hold the lock of the log, the one that every command takes; the log itself where nobody can write that one.
+        """Hold the lock of the log that every command takes; if its file is not writable, lock the log itself.
 
-        So a signal is logged from a sandbox that has ``.fleet`` read-only.
+        So a signal can be logged from a sandbox in which ``.fleet`` is read-only.
         """
         lock = self._files.root / ".fleet" / "locks" / f"log-{self._agent}.lock"
         present = next(path for path in (lock, *lock.parents) if os.path.lexists(path))
@@ -341,7 +341,7 @@ def _by_session(log: Iterable[Entry]) -> dict[str, list[Entry]]:
 
 
 def _is_restated(signal: Entry, counted: Entry) -> bool:
-    """Return whether a counted entry's lesson is the words, or the title, of a signal: it was logged again."""
+    """Return whether a counted entry has the words, or the title, of a signal as its lesson: it was logged again."""
     lesson = "" if counted.is_undone else names.normalise(counted.pattern)
     words, title = _wordings(signal)
     is_cut = counted.pattern.endswith("…") and words.startswith(lesson)
@@ -349,7 +349,7 @@ def _is_restated(signal: Entry, counted: Entry) -> bool:
 
 
 def _wordings(signal: Entry) -> tuple[str, str]:
-    """Return the words of a signal, without what was refused, and its title, normalised."""
+    """Return the words of a signal, without the line on what was refused, and its title, both normalised."""
     return names.normalise(signal.wrong.rpartition("\n(")[0] or signal.wrong), names.normalise(signal.title)
 
 
@@ -362,7 +362,7 @@ def _words(text: str) -> str:
 def _screen_flag(signal: Flag) -> tuple[str, str, str]:
     """Return title, quote and source, screened."""
     quote = _capped(signal.quote, limits.SIGNAL_QUOTE_CHARS_MAX)
-    # A title that the quote begins with: what is a secret by its name in the quote is one here, without its name.
+    # The title is a part of the quote: a value that the quote's context shows to be a secret may stand alone in it.
     is_part = "[REDACTED:" in quote and signal.quote.lstrip().startswith(signal.title.strip())
     title = _capped("" if is_part else signal.title, limits.SIGNAL_TITLE_CHARS_MAX)
     kind = signal.agent if signal.kind == "agent" and names.is_agent(signal.agent) else _SOURCES[signal.kind]
@@ -371,7 +371,7 @@ def _screen_flag(signal: Flag) -> tuple[str, str, str]:
 
 
 def _capped(text: str, chars_max: int) -> str:
-    """Return a text screened and cut, in this order: half of a secret is not recognised. A cut ends in an ellipsis."""
+    """Return a text screened, then cut with an ellipsis: in this order, since half of a secret is not recognised."""
     window = text[: limits.SIGNAL_WINDOW_CHARS]
     if len(window) < len(text):
         window = " ".join(window.rsplit(None, 1)[:-1]) or window  # its last word may be the half of a secret
@@ -392,9 +392,9 @@ def _last_lines(output: str, chars_max: int) -> str:
     if "PRIVATE KEY" in earlier:
         window = earlier + window  # a key is recognised by its beginning
     is_cut = len(window) < len(output)
-    if is_cut:  # the first line or word has lost its beginning, and with it maybe a secret's
+    if is_cut:  # the first line or word lost its beginning, and so perhaps the beginning of a secret
         window = window.partition("\n")[2] or window.partition(" ")[2] or window
-    # Of a progress bar, the last state.
+    # Of a progress bar, only the last state is kept.
     clean = _screen("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in window.split("\n")))
     lines = [line.rstrip() for line in clean.split("\n") if line.strip()]
     kept: list[str] = []

@@ -1,7 +1,7 @@
 """Discoveries: a grow-only set of flat, immutable lines.
 
-The join is union by id. Of two lines with one id, the line whose words hash to the id wins, then the smaller canonical
-bytes: nobody can put other words under an id. A retraction is a line of its own, and cannot be undone.
+The join is union by id. Of two lines with the same id, the line whose words hash to that id wins, so that nobody can
+put other words under it; between equals, the smaller canonical bytes. A retraction is a line too, and cannot be undone.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ class Discovery(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown
 
     @staticmethod
     def join(known: bytes | None, raw: bytes) -> bytes:
-        """Return the join of two lines of one id, all as canonical bytes; None for no line."""
+        """Return the join of two lines of one id, all as canonical bytes; ``known`` is None if there is no line yet."""
         if known is None or known == raw:
             return raw
         one, other = (entry for entry in map(decode, (known, raw)) if isinstance(entry, Discovery))
@@ -52,7 +52,7 @@ class Discovery(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown
         return retraction_id(self.retracts) if self.retracts else discovery_id(*words)
 
     def imported_by(self, author: str) -> str:
-        """Return the replica that all importers name, by the line alone: its author, and a hash of its words."""
+        """Return the replica name that every importer computes from the line: its author, and a hash of its words."""
         words = (
             " ".join(unicodedata.normalize("NFC", each).split()) for each in (self.problem, self.context, self.solution)
         )
@@ -60,7 +60,7 @@ class Discovery(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown
         return f"{author}.{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}"
 
     def is_imported(self) -> bool:
-        """Return whether an import wrote it: its author need not write here."""
+        """Return whether the line was imported, so that its author need not be a writer of this clan."""
         return self.by == self.imported_by(names.agent_of(self.by))
 
 
@@ -83,7 +83,7 @@ def _digest(parts: list[str]) -> str:
 
 
 def decode(raw: bytes) -> Discovery | Carried:
-    """Decode one line, carrying one of a newer version; raise ``BadLineError`` for a broken one."""
+    """Return the discovery in a line, or a newer version's line as carried; raise ``BadLineError`` for a broken one."""
     parsed = strict_object(raw)
     if carried := as_carried(parsed, raw, PREFIX, _KNOWN_KEYS):
         return carried

@@ -1,6 +1,6 @@
 """Edits: everything that can happen to a lesson, each as a function that returns its delta.
 
-A delta is a line with what changes and nothing else, in the column of its writer ``me`` alone. The writer's own totals,
+A delta is a line that has only what changes, and only the column of its writer ``me``. The writer's own totals,
 wordings and adds are read from the joined record that is passed in, so that record must have all that ``me`` ever
 wrote. A stamp must be larger than every stamp that this machine has admitted; the caller issues it (``crdt.clock``).
 """
@@ -36,12 +36,12 @@ def confirm(
     fields: Mapping[str, Any] | None = None,
     at: str = UNDATED,
 ) -> Line:
-    """Return an occurrence of a lesson, the first or a further one: a new add, and larger totals of the writer.
+    """Return the delta of an occurrence, the first or a further one: a new add, and larger totals of the writer.
 
-    A wording that no column has yet becomes a first wording of the writer. If the writer's wording was purged, it
-    becomes an edit, and only while the field has no other wording: else the old words would beat the redaction.
+    A value that no column has for its field becomes a first wording of the writer. Where the writer's own wording was
+    purged, it becomes an edit, and only if the field has no value at all: otherwise it would replace the redaction.
 
-    ``at`` is when it occurred, if earlier than the stamp.
+    ``at`` is the time of the occurrence, if that is earlier than the stamp.
     """
     steps = {"relapsed": relapsed, "seen": seen, "sessions": sessions}
     counts = Column(n=_raised(line.w.get(me, NOTHING), steps))
@@ -63,11 +63,11 @@ def part(
     at: str = UNDATED,
     author: str | None = None,
 ) -> Line:
-    """Return an occurrence without an owner, an imported record or a hand-written entry: it counts once in a clan.
+    """Return the delta of an imported record or hand-written entry: it has no owner, and counts once in a clan.
 
-    ``hash`` is that of the record or entry; its sessions count once under ``session_hash``, by default the same. A
-    stamp of "" adds nothing: the lesson stays present or absent. ``author`` is the author of an imported record, "" if
-    it names none, and None for an entry that ``me`` wrote by hand; importing a record is no confirmation of it.
+    ``hash`` is that of the record or entry; its sessions count once under ``session_hash``, by default the same hash.
+    With the stamp "" there is no add: the lesson stays present or absent. ``author`` is the author of an imported
+    record, "" if it names none, and None for an entry that ``me`` wrote by hand; an import is no confirmation.
     """
     parts = {"relapsed": {hash: relapsed}, "seen": {hash: seen}, "sessions": {session_hash or hash: sessions}}
     counts = Column(
@@ -78,7 +78,7 @@ def part(
 
 
 def _occurrence(line: Line, me: str, stamp: str, counts: Column, fields: Mapping[str, Any], at: str) -> Line:
-    """Return the delta of what was counted, with its add and its wordings."""
+    """Return the delta of an occurrence: its counts, with an add and wordings."""
     own = line.w.get(me, NOTHING)
     first, edits = _new_wordings(line, fields, me, stamp or own.add)
     first |= counts.first | _at(own, stamp, at)
@@ -95,9 +95,9 @@ def _at(own: Column, add: str, at: str) -> dict[str, str]:
 def _new_wordings(
     line: Line, fields: Mapping[str, Any], me: str, stamp: str
 ) -> tuple[dict[str, Any], dict[str, tuple[str, Any]]]:
-    """Return the wordings that no column has: first wordings, and edits where the writer's own was purged.
+    """Return the values that no column has: as first wordings, and as edits where the writer's wording was purged.
 
-    A field whose wording of another writer was purged and replaced gets none: it would not be shown, and stay.
+    A field gets none if another writer's wording was purged and replaced: it would be stored for ever, never shown.
     """
     first: dict[str, Any] = {}
     edits: dict[str, tuple[str, Any]] = {}
@@ -115,15 +115,15 @@ def _new_wordings(
 
 
 def count(line: Line, name: str, me: str, by: int = 1) -> Line:
-    """Return a larger total of the writer's counter ``shown``, ``helped`` or ``hurt``; the add stays as it is."""
+    """Return the delta that raises the writer's counter ``shown``, ``helped`` or ``hurt``, without an add."""
     return _delta(line, me, Column(n=_raised(line.w.get(me, NOTHING), {name: by})))
 
 
 def undo(line: Line, me: str, numbers: Mapping[str, Mapping[str, int]]) -> Line:
-    """Return the undo, or redo, of occurrences in the writer's own column. Their counts stay in it.
+    """Return the delta that undoes, or redoes, occurrences of the writer's own column. Their counts stay stored.
 
-    ``numbers``: counter to key to number, odd for an undo. The key is the hash of a part, or that of an occurrence or
-        session in the writer's total.
+    ``numbers``: counter to key to number, odd for an undo. The key is the hash of a part, or of an occurrence or
+    session that is counted in the writer's total.
     """
     parts = {
         f"{name}{UNDONE}": {key: n for key, n in keys.items() if n > line.undo_count(me, name, key)}
@@ -147,9 +147,9 @@ def _raised(own: Column, steps: Mapping[str, int]) -> dict[str, int]:
 
 
 def retire(line: Line, me: str, adds: Mapping[str, str] | None = None) -> Line:
-    """Return the observed remove of a lesson: it covers every add that is known here, or those given, and no other.
+    """Return the observed remove of a lesson: it covers only the adds that are known here, or those given.
 
-    It repeats removes by others: where their writer is blocked, the lesson is retired all the same.
+    It also covers adds that others removed already: a machine that blocks those others must see the lesson retired.
     """
     if adds is None:
         adds = {writer: column.add for writer, column in line.w.items() if column.add}
@@ -182,9 +182,9 @@ def set_field(line: Line, field: str, value: Any, me: str, stamp: str, cut: str)
 def reissue(line: Line, old: str, me: str, stamp: str, cut: str, withheld: "Withheld | None" = None) -> Line | None:
     """Return the edits of a replica whose clock ran ahead, under the replica that replaces it; None for none.
 
-    These are its edits beyond the cut, without those that are withheld, since others may have made them, and those that
-    somebody has replaced. Adds and counts are not repeated: they are folded whatever their stamp. Edits that it had
-    replaced, and that are later than the new stamp, get a mark in ``over``.
+    These are its edits beyond the cut, except those that are withheld, since others may have made them, and those that
+    somebody has replaced. Adds and counts are not repeated, because folds include them whatever their stamp. Edits that
+    the old replica had replaced, and that are later than the new stamp, get a mark in ``over``.
     """
     theirs = withheld.after.set if withheld is not None else {}
     own, marks = line.w.get(old, NOTHING).set.items(), line.marks("over")
@@ -203,13 +203,13 @@ def reissue(line: Line, old: str, me: str, stamp: str, cut: str, withheld: "With
 
 
 def purge(line: Line, redacted: Mapping[str, Any], me: str, stamp: str, carried: Iterable[str] = ()) -> Line:
-    """Return marks on every writer's values in a line, of some fields, and edits that replace these.
+    """Return purge marks on all writers' values of some fields, and edits that replace those values.
 
     A mark has the stamp of the value that it covers, never the purger's, so that later honest edits survive. A first
     wording has no stamp, and any mark on its writer and field covers it.
 
-    ``redacted`` has the new value of each field, None for one of which another value is left; ``carried`` are hashes of
-    carried lines that are purged as well.
+    ``redacted`` maps each field to its new value, or to None if the field keeps a value that is not purged.
+    ``carried`` has the hashes of carried lines that are purged as well.
     """
     marks: dict[str, dict[str, str]] = {}
     for writer, column in sorted(line.w.items()):

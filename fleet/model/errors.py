@@ -6,8 +6,8 @@ class FleetError(Exception):
 
     Args:
         message: what happened, what it means, and what to do about its cause.
-        again: the end of the message of a command that failed: to run it again. It is no part of ``str``, since a
-            warning about what was done would have that done, and counted, twice.
+        again: advice to run the command again, printed after the message if the command failed. It is no part of
+            ``str``, which may also be a warning after success: a second run would count everything twice.
     """
 
     exit_code = 6

@@ -31,24 +31,24 @@ SHOWN_REMEMBERED_MAX = 20_000  # lessons of which the first showing is remembere
 SHOWN_EXACT_DAYS = 90  # the time of each showing is kept this long; older ones become one span
 SHOWN_SPANS_MAX = 50_000  # of all lessons together, 1.7 MB
 
-SESSION_SEEN_MAX = 10  # occurrences that one session explains, where lessons are ranked
-WRITER_SESSIONS_MAX = 100  # sessions of one writer that count there
+SESSION_SEEN_MAX = 10  # occurrences that count for each session, where lessons are ranked
+WRITER_SESSIONS_MAX = 100  # sessions of one writer that count in that ranking
 BULK_MIN = 20  # removes and edits of others' lessons by one writer at once that need no person's answer
 BULK_SHARE = 0.1  # the same as a share of the known lessons, if that is more
-BROUGHT_MAX = 20_000  # columns of which it is noted in whose file they came
+BROUGHT_MAX = 20_000  # columns for which it is noted whose file brought them
 
 LIVE_PORT = 8377
 
-# What is read of one clan. Files beyond these limits stay where they are, unread, with a warning.
+# Limits of what is read of one clan. Files beyond them stay where they are, unread, with a warning.
 SHARD_BYTES_MAX = 32 * 1024 * 1024
 SHARD_LINES_MAX = 200_000
 SHARD_DISCOVERIES_MAX = 20_000
 SHARD_BYTES_MIN = 24  # in fewer no line fits
 SHARDS_MAX = 10_000
 EDITION_LINES_MAX = 2_000_000
-UNREADABLE_MAX = 10_000  # lines of a shard that are none, blank ones among them
+UNREADABLE_MAX = 10_000  # invalid lines of one shard, including blank ones
 
 LOCK_WAIT_S = 20.0
 QUARANTINE_BYTES_MAX = 16 * 1024 * 1024
-REFUSED_KEPT_MAX = 10_000  # refused lines that one load keeps in memory, with their bytes; others are left out
+REFUSED_KEPT_MAX = 10_000  # refused lines, with their bytes, that one load keeps in memory; it drops the others
 REFUSED_BYTES_MAX = 8 * 1024 * 1024

@@ -4,20 +4,20 @@ A line is a record or a part of one, in one schema: a delta, and a state when it
 column and key by key, and never drops what another writer stated:
 
 * ``add``: the larger stamp. ``rem``: per writer the larger stamp. Together an OR-Set (``pattern.fold``).
-* ``n``, ``parts``: per name, and per hash, the larger number. G-Counters; a hash is a count without an owner. The parts
+* ``n``, ``parts``: per name, and per hash, the larger number. G-Counters; a part is a count without an owner. The parts
   of ``seen.undone`` and the like say which occurrences of this column are undone: those with an odd number (``fold``).
 * ``first``: a first wording, without a stamp: the larger canonical bytes. The reserved ``at``, the time at which the
-  writer first saw the lesson, is no wording: the smaller one stays.
+  writer first saw the lesson, is no wording: the smaller time.
 * ``set``: an edit, ``[stamp, value]``: the later, and between equal stamps the larger canonical bytes.
 * ``over``: a mark on an edit from the future that this writer replaced: per writer and field the later stamp. The fold
   leaves out what it covers.
 * ``purge``: a mark on a purged value, joined as ``over``. The join itself drops what a mark covers: an edit whose stamp
-  is not later than the mark, and any first wording, since it has no stamp. Under the writer ``carried`` stand the
-  hashes of purged carried lines, which whoever keeps them drops (``purged_carried``).
+  is not later than the mark, and any first wording, since it has no stamp. The key ``carried``, in place of a writer,
+  has the hashes of purged carried lines; every machine deletes those (``purged_carried``).
 * Parts that a newer version invented (``Column.unknown``): the larger canonical bytes.
 
-Values are compared as canonical bytes, never as decoded ones: to Python ``1 == True``, to a peer it is not. A ``Line``
-and its columns are immutable once made: joins share what they can.
+Values are compared as canonical bytes, never decoded: in Python ``1 == True``, in other languages not. A ``Line`` and
+its columns never change after they are made, since joins share them.
 
 Bytes become records here and nowhere else. ``decode`` returns a ``Line`` or a ``Carried``, or raises ``BadLineError``,
 which a reader of files turns into a ``Refused``. Encoding is canonical: one record has one form. JSON readers differ
@@ -43,7 +43,7 @@ AT = "at"
 UNDONE = ".undone"
 """Suffix of a counter's name: its parts say which of the writer's occurrences are undone, those with an odd number."""
 CARRIED = "carried"
-"""Key among purge marks that is no writer: below it stand the hashes of purged carried lines."""
+"""Key among purge marks that is no writer: its value has the hashes of purged carried lines."""
 
 Total = Annotated[int, msgspec.Meta(ge=1, le=limits.INTEGER_MAX)]
 
@@ -111,7 +111,7 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         return {writer: Line(self.id, {writer: column}) for writer, column in sorted(self.w.items())}
 
     def values(self) -> Iterator[tuple[str, Any]]:
-        """Yield (field, value) of every wording and edit of all writers: what purge marks cover."""
+        """Yield (field, value) of every wording and edit of all writers: all values that purge marks can cover."""
         for column in self.w.values():
             yield from column.first.items()
             yield from ((field, value) for field, (_, value) in column.set.items())
@@ -149,9 +149,9 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         return self.w.get(writer, NOTHING).parts.get(f"{name}{UNDONE}", {}).get(key, 0)
 
     def counted_up_to(self, writer: str) -> str:
-        """Return the largest of a writer's add and of the removes of it; "" for neither.
+        """Return the largest stamp among a writer's add and all removes of its adds; "" for neither.
 
-        Its totals count what it logged up to then: a remove copies an add that somebody has seen.
+        The writer's totals include all that it logged up to that stamp: a remove copies an add that somebody has seen.
         """
         return max([self.w.get(writer, NOTHING).add, *(column.rem.get(writer, "") for column in self.w.values())])
 
@@ -174,7 +174,7 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         return marks
 
     def purger(self, writer: str, field: str, stamp: str) -> str:
-        """Return who purged what a writer says of a field until later than a stamp; "" for nobody."""
+        """Return who purged a writer's values of a field with a mark later than a stamp; "" for nobody."""
         marks = ((by, column.purge.get(writer, {}).get(field, "")) for by, column in sorted(self.w.items()))
         return next((by for by, until in marks if until > stamp), "")
 
@@ -207,7 +207,7 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         return Line(self.id, {writer: column for writer, column in columns.items() if column != NOTHING})
 
     def chosen(self, is_chosen: Callable[[str, Any], bool]) -> "Line":
-        """Return the wordings and edits of which a test holds, called with field and value."""
+        """Return a line with only those wordings and edits for which ``is_chosen(field, value)`` is true."""
         columns: dict[str, Column] = {}
         for writer, column in self.w.items():
             first = {field: value for field, value in column.first.items() if is_chosen(field, value)}
@@ -220,7 +220,7 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         return Line(self.id, _without_purged(self.w, marked.marks("purge")))
 
     def repeated_edits(self, marked: "Line", writers: Collection[str]) -> "Line":
-        """Return the edits of some writers that repeat a value which a mark in another line purges from one of them."""
+        """Return edits of some writers that repeat an edit of one of them which a mark in another line purges."""
         marks = {key: stamp for key, stamp in marked.marks("purge").items() if key[0] in writers}
         columns: dict[str, Column] = {}
         for (writer, field), stamp in marks.items():
@@ -234,7 +234,7 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         return Line(self.id, columns)
 
     def without(self, part: "Line") -> "Line":
-        """Return a line without the wordings and edits in another: of one writer and field, with the same value."""
+        """Return a line without those wordings and edits that another line has too: same writer, field and value."""
         columns: dict[str, Column] = {}
         for writer, column in self.w.items():
             theirs = part.w.get(writer, NOTHING)
@@ -244,10 +244,10 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         return Line(self.id, columns)
 
     def unaware_wordings(self, writers: Collection[str], redacted: str) -> "Line":
-        """Return the first wordings of some writers in fields that are purged: said before they knew of the purge.
+        """Return some writers' first wordings of purged fields, which they wrote without knowing of the purge.
 
-        Who purges a lesson retires it, or says ``redacted`` in place of its text. Other marks cover single values, and
-        others' words stay.
+        Only the purge of a whole lesson counts: its writer retires the lesson too, or puts ``redacted`` in place of the
+        text. Other marks cover single values, and other writers' words stay.
         """
         columns = [column for column in self.w.values() if column.purge]
         columns_of_purgers = [each for each in columns if each.rem or redacted in (v for _, v in each.set.values())]
@@ -265,7 +265,7 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         return stamps
 
     def newest_stamps(self, cut: str = "~") -> dict[str, str]:
-        """Return the largest stamp within the cut that each writer issued in a line, "" where all lie beyond it."""
+        """Return each writer's largest stamp of an add or edit that is within the cut; "" if all are beyond the cut."""
         newest: dict[str, str] = {}
         for writer, column in self.w.items():
             if column.add or column.set:
@@ -320,7 +320,7 @@ _NESTED = frozenset({"over", "parts", "purge"})
 _KNOWN_KEYS = frozenset({"id", "v", "w"})
 _VERSION = 2
 _VERSION_1_KEYS = frozenset({"add", "at", "by", "id", "n", "rem", "set", "v", "when"})
-_NAMES_MAX = 4096  # checked names of writers and fields in the cache: most lines have the same ones
+_NAMES_MAX = 4096  # size of the caches of checked names: most lines have the same writers and fields
 
 _HASH = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
@@ -371,7 +371,7 @@ def _check_depth(field: str, value: object, depth: int) -> None:
     elif isinstance(value, dict):
         for key, inner in value.items():
             _check_depth(field, key, depth + 1)
-            _check_depth(key if depth < 0 else field, inner, depth + 1)  # above the fields: the reason names the field
+            _check_depth(key if depth < 0 else field, inner, depth + 1)  # below 0 the key may be the field's name
     elif isinstance(value, list):
         for inner in value:
             _check_depth(field, inner, depth + 1)
@@ -527,9 +527,9 @@ def _without_zeros(counts: Any) -> Any:
 
 
 def as_carried(parsed: dict[str, Any], raw: bytes, prefix: str, known: frozenset[str]) -> Carried | None:
-    """Return a line of a newer version, by its ``v``, keys or id prefix, as carried; None for one of ours.
+    """Return a newer version's line as carried, known by its ``v``, keys or id prefix; None for one of this version.
 
-    It raises ``BadLineError`` where there is no valid id to carry it under.
+    Raises ``BadLineError`` if the line has no valid id, by which carried lines are stored.
     """
     line_id = parsed.get("id")
     if not isinstance(line_id, str) or not names.is_id(line_id):
@@ -616,7 +616,7 @@ def _check_hash(text: str) -> None:
 
 def encode(line: Line) -> bytes:
     """Return the canonical bytes of a line, of any length, without a newline."""
-    for column in line.w.values():  # not any(): every row that is stored passes here
+    for column in line.w.values():  # a loop is faster than any(), and every stored row passes here
         if column.unknown:
             return canonical({"id": line.id, "w": {writer: _as_json(each) for writer, each in line.w.items()}})
     return _encoder.encode(line)
@@ -732,7 +732,7 @@ def _is_later(edit: tuple[str, Any], than: tuple[str, Any]) -> bool:
 
 
 def _without_purged(columns: dict[str, Column], marks: dict[tuple[str, str], str]) -> dict[str, Column]:
-    """Return the columns without what marks cover, and without those that are empty then."""
+    """Return the columns without the values that marks cover; columns that become empty are dropped."""
     marked = {writer for writer, _ in marks}
     rest = {w: _without_marked(w, column, marks) if w in marked else column for w, column in columns.items()}
     return {writer: column for writer, column in rest.items() if column != NOTHING}
@@ -757,7 +757,7 @@ def covers(line: Line, part: Line) -> bool:
 def difference(line: Line, base: Line | None) -> Line | None:
     """Return what joining ``line`` adds to ``base``: the smallest delta, key by key; None for nothing.
 
-    ``join(base, difference(line, base)) == join(base, line)``. It has nothing that a mark in ``base`` covers.
+    ``join(base, difference(line, base)) == join(base, line)``. Values that a mark in ``base`` covers are left out.
     """
     if base is None:
         return line if line.w else None

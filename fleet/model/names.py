@@ -1,10 +1,9 @@
 """Names of agents, replicas and fields, and ids: their valid forms, and how a lesson's id is computed.
 
 Names are validated on input, so that no path is ever built from an invalid one. A lesson's id is the hash of its
-normalised text, so one lesson has one id on every machine. Normalising removes what people vary without meaning
-anything by it: case, emphasis, white space, a final full stop. It keeps what changes the meaning of an instruction:
-``git branch -d`` is not ``-D``, ``C#`` is not ``C``. A change of the normaliser needs a new id prefix, since ids are
-computed once.
+normalised text, so one lesson has one id on every machine. Normalising removes variations without a meaning: case,
+emphasis, white space, a final full stop. It keeps what changes the meaning of an instruction: ``git branch -d`` is not
+``-D``, ``C#`` is not ``C``. A change of the normaliser needs a new id prefix, since an id is never computed again.
 """
 
 import hashlib
@@ -28,7 +27,7 @@ IMPORT = "import"
 """Name in place of the author of an imported record that names none; reserved, no agent may have it."""
 
 GUEST = "guest"
-"""Agent of a workspace where nobody has named one yet. What it logs stays in its log until one is named."""
+"""Agent of a workspace where nobody has named one yet. Its entries stay in its log until an agent is named."""
 
 
 class _Field(NamedTuple):
@@ -36,9 +35,9 @@ class _Field(NamedTuple):
 
     Attributes:
         label: its name for people, who may also use the aliases.
-        shown: ``text``: by itself, as it is. ``own``: in a form of its own. "": behind all others, by its name.
-        uses: ``asked``: a person is, before another writer replaces its wordings in many lessons. ``credited``: whoever
-            edited it is named in lists. ``logged``: an optional text of a correction. ``searched``: finds the lesson.
+        shown: how ``fleet show`` prints it. ``text``: as it is. ``own``: in a special form. "": last, with its name.
+        uses: ``asked``: a person is asked before another writer replaces it in many lessons. ``credited``: lists name
+            whoever edited it. ``logged``: an optional text of a correction. ``searched``: a search looks in it.
     """
 
     name: str
@@ -63,9 +62,9 @@ FIELDS = (
 )
 """The fields that this version knows, in the order in which they are shown. Others come from newer versions."""
 LABELS = {field.name: field.label for field in FIELDS}
-"""A field's name for people; a field of a newer version has its own name alone."""
+"""Field to its name for people. A field of a newer version is not in it, and goes by its own name."""
 LOGGED = tuple(field.name for field in FIELDS if "logged" in field.uses)
-"""Optional texts of a correction: ``Correction``, the log and a line have them by these names."""
+"""Names of the optional texts of a correction, the same in ``Correction``, in the log and in a line."""
 
 
 def is_agent(name: str) -> bool:
@@ -84,10 +83,10 @@ def is_id(text: str) -> bool:
 
 
 def only(matches: Mapping[str, str], prefix: str, none: str, *, is_read: bool = False) -> str:
-    """Return the only id among the matches of a prefix, each with a text by which a person knows it.
+    """Return the only id that matches a prefix; ``matches`` maps each id to a text by which a person knows it.
 
-    It raises ``NoError`` for several, for the prefix of a kind alone, and, with the message ``none``, for none.
-    ``is_read``: nobody was about to change anything.
+    Raises ``NoError`` for several matches, for a kind alone (``p-``), and for no match, with the message ``none``.
+    ``is_read``: the command only reads, so the message need not say that nothing was changed.
     """
     if not matches:
         raise NoError(none)
@@ -121,7 +120,7 @@ def pattern_id(text: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """Return the text without what does not change its meaning, a fixed point: normalising it again changes nothing."""
+    """Return the normalised text. It is a fixed point: normalising it again changes nothing."""
     original = text
     for _ in range(_ROUNDS_MAX):
         if _BARE.fullmatch(text):
@@ -130,7 +129,7 @@ def normalise(text: str) -> str:
         if shorter == text:
             return text
         text = shorter
-    # Nested too deeply: left as it is, since a text on the way to the fixed point would get another id the next time.
+    # Nested too deeply: the original stays, since a text short of the fixed point would get another id the next time.
     return _collapsed(original)
 
 

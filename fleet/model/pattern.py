@@ -44,7 +44,7 @@ _SEARCHED = tuple(field.name for field in FIELDS if "searched" in field.uses)
 
 
 class Policy(NamedTuple):
-    """Policy of this machine: what its folds leave out.
+    """Policy of this machine: the parts of records that its folds leave out.
 
     Attributes:
         cut: edits with a later stamp are left out until the clock reaches them. Adds, removes and counts never are.
@@ -52,8 +52,8 @@ class Policy(NamedTuple):
         earlier: id to a line with the columns that still count, of writers that are blocked from some day on.
         withheld: id to writer to the part of that column which is left out until a person here decides.
         mine: the replicas that write in this folder.
-        versions: subject to a text that changes with the policy on it: a writer, an agent or a lesson.
-        mark: a text that changes whenever anything but the cut does.
+        versions: subject (a writer, an agent or a lesson) to a text that changes whenever the policy on it does.
+        mark: a text that changes whenever any attribute but the cut does.
     """
 
     cut: str = "~"
@@ -104,7 +104,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         totals: counter to writer to that writer's own total.
         parts: counter to hash to a count without an owner.
         at: when it was first seen; ``clock.ZERO`` if unknown.
-        by: who saw it first.
+        by: the writer that saw it first.
         loggers: the agents that logged it themselves; an import is no log.
         by_hand: writer to hash to count of its entries that were written by hand: the parts of ``seen`` that are no
             import.
@@ -112,10 +112,10 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         mine: the replicas of this folder that have a column.
         is_published: its state is ``published`` by an edit of this folder.
         retired_by: writer of the remove that retired it; "" while it is present.
-        kept: fields that nobody worded anew: their edit puts the author's first wording back, or in a merged set it
-            repeats that of another record.
-        redacted: fields whose edit stands in place of a value that its writer purged.
-        has_future_edit: an edit waits for the clock of the policy, and nobody replaced it.
+        kept: edited fields without new words: the edit puts the author's first wording back, or in a merged set it
+            repeats the wording of another record.
+        redacted: fields whose edit replaces a value that its writer purged.
+        has_future_edit: True if an edit is later than the cut, and nobody replaced it.
     """
 
     id: str
@@ -145,7 +145,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def text(self) -> str:
-        """The lesson itself in one line, since a peer's might print rows of its own; "" until the text has arrived."""
+        """The lesson's text in one line, since a peer's line breaks could forge rows; "" until the text has arrived."""
         return " ".join(self.value("text").split())
 
     @property
@@ -165,7 +165,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def scope(self) -> str:
-        """``private`` for what never leaves this machine, else ""."""
+        """``private`` for a lesson that never leaves this machine, else ""."""
         return self.value(SCOPE)
 
     @property
@@ -206,13 +206,13 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def last_seen(self) -> str:
-        """Stamp of the newest live add, of a retired lesson of any, else of the first sight; "" if all lie ahead."""
+        """Stamp of the newest live add, or of any add if it is retired, or of the first sight; "" if beyond the cut."""
         first = self.at if self.at <= self.cut else ""
         return max([stamp for stamp in (self.live or self.adds).values() if stamp <= self.cut], default=first)
 
     @property
     def recency(self) -> str:
-        """``last_seen``, by which equal lessons are ranked; "" where an edit by somebody else, elsewhere, words it."""
+        """``last_seen``, for ranking equal lessons; "" if its words are an edit by another agent in another folder."""
         edits = [self.edited[each][1] for each in ("text", "correct") if each in self.edited and each not in self.kept]
         own, by = self.mine, names.agent_of(self.by)
         return "" if any(each not in own and names.agent_of(each) != by for each in edits) else self.last_seen
@@ -226,9 +226,9 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.totals.get(name, {}).get(writer, 0)
 
     def weight(self, name: str) -> int:
-        """Return a counter for ranking: of each writer no more than its sessions explain.
+        """Return a counter for ranking: each writer counts at most a fixed number for each of its sessions.
 
-        A total is its writer's claim and never falls. So is the number of sessions, which is capped as well.
+        A total is only its writer's claim. So is the number of sessions, which is therefore limited as well.
         """
         sessions, totals, parts = (self.totals.get("sessions", {}), self.totals.get(name, {}), self.parts.get(name, {}))
         each_max = limits.SESSION_SEEN_MAX if name == "seen" else 1
@@ -241,7 +241,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def seen_by(self, agent: str, *, anywhere: bool = False) -> int:
         """Return how often an agent logged it in this folder, under any of its replicas here or by hand.
 
-        ``anywhere``: under all replicas of its name; another one may be anybody's, as lines are not signed.
+        ``anywhere``: also under its replicas elsewhere, which anybody may have written, as lines are not signed.
         """
         seen, entries = self.totals.get("seen", {}), dict[str, int]()
         writers = seen.keys() | self.by_hand.keys() if anywhere else self.mine
@@ -309,12 +309,12 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
 
 
 def _is_put_back(author: Column, field: str, value: object, *, is_worded: bool) -> bool:
-    """Return whether an edit's value is what the author logged, and never changed; an empty one: what nobody worded."""
+    """Return whether an edit only restores the author's unedited wording, or empties a field that nobody worded."""
     return field not in author.set and value == author.first.get(field, None if is_worded else "")
 
 
 def _has_redacted(column: Column, field: str, value: object) -> bool:
-    """Return whether a column's value of a field is what a purge by its writer left."""
+    """Return whether a column's value of a field is a redaction, left by a purge of the same writer."""
     return any(field in marks for marks in column.purge.values()) and _REDACTION in str(value)
 
 
@@ -335,7 +335,7 @@ def _counted_columns(line: Line, policy: Policy) -> dict[str, Column]:
 def _confirmed_words(line: Line, columns: Mapping[str, Column]) -> dict[str, Column]:
     """Return the text of a lesson from a blocked writer's column, if others logged the lesson and none of them has it.
 
-    They met these very words, since the id is their hash. A restore or an undo is no log.
+    Those others logged the same words, since the id is the hash of the text. A restore or an undo is no log.
     """
     is_logged = any(column.add and (column.n or column.parts) for column in columns.values())
     if not is_logged or any("text" in column.first or "text" in column.set for column in columns.values()):
@@ -378,10 +378,10 @@ def _folded_fields(
 
 
 def is_undone_before_sent(news: Line, base: Line | None) -> bool:
-    """Return whether what others lack of a lesson is no more than what was stated and undone before they had any of it.
+    """Return whether ``news``, which others lack, has only occurrences that were undone before others had any of them.
 
-    Whoever stated it: under the names in a copy, a backup or a renamed folder somebody else may write by now. If others
-    have part of a column (in ``base``), the undo of that part is news to them.
+    The names of the writers do not matter: those in a copied, restored or renamed folder may belong to somebody else by
+    now. If others have a part of such a column (in ``base``), they need the undo of that part.
     """
     columns = news.w.values()
     if base is not None and not base.w.keys().isdisjoint(news.w):
@@ -504,7 +504,7 @@ def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
 
 
 def _standing(edited: Mapping[str, tuple[str, str]], fields: Iterable[tuple[Pattern, Iterable[str]]]) -> frozenset[str]:
-    """Return those fields of some records whose edit is the one that stands."""
+    """Return the fields, of those given with each record, whose edit in that record is the one in ``edited``."""
     return frozenset(field for each, some in fields for field in some if edited.get(field) == each.edited[field])
 
 
@@ -543,7 +543,7 @@ def _join_parts(all_parts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[st
 
 
 class Merges:
-    """Graph of the merged records, of their ids: that of each to the one that it is merged into."""
+    """Graph of the merged records: an edge leads from a record's id to the id that the record is merged into."""
 
     def __init__(self, edges: Mapping[str, str]) -> None:
         self._edges = edges
@@ -572,11 +572,11 @@ class Merges:
         return self.connected(self._edges.items())
 
     def merging(self, here: Container[str], first: str, second: str) -> tuple[str, str]:
-        """Return the edge, as (source, target), that merges two lessons; raise ``NoError`` where they are one already.
+        """Return the edge, as (source, target), that merges two lessons; raise ``NoError`` if they are merged already.
 
-        The larger id points to the smaller, or if a record points elsewhere already, the end of its chain does: a field
-        has one value, and overwriting it would take a third record out of the set. Of two ends, one whose record is
-        ``here`` is the source.
+        The larger id points to the smaller. If a record has an edge already, the end of its chain gets the new one: a
+        field has one value, and overwriting it would take a third record out of the set. Of the two ends, the source is
+        preferably one whose record is ``here``.
         """
         if first == second:
             raise NoError(f"{first} is one lesson already; nothing was changed")
@@ -589,10 +589,10 @@ class Merges:
         return source, self._end(into)
 
     def unmerging(self, pattern_id: str) -> list[str]:
-        """Return the records whose edge has to be cleared to undo a merge; raise ``NoError`` where none was.
+        """Return the records whose edge has to be cleared to undo a merge; raise ``NoError`` for an unmerged record.
 
-        That is the record itself, or if it points nowhere, those that point to it. In the first case, records that
-        were merged into it before stay with it.
+        That is the record itself, or if it has no edge, those with an edge to it. In the first case, records that were
+        merged into it before stay with it.
         """
         sources = sorted(source for source, target in self._edges.items() if target == pattern_id)
         cleared = [pattern_id] if pattern_id in self._edges else sources

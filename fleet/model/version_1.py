@@ -9,7 +9,7 @@ The slot ``import.<8 hex>`` of an imported record stays a column under that name
 parts under the record's hash (those 8 digits and 8 zeros), and the field ``agent.<8 hex>`` says that it is an import.
 
 Each line is converted by itself and reads nothing but its own bytes, so two machines of a clan convert in any order and
-their lines join without doubling. What is no line of fleet 0.1 stays byte for byte: lines of this version, lines of a
+their lines join without doubling. All other lines stay byte for byte: lines of this version, lines of a
 newer one, and what cannot be read.
 """
 
@@ -80,7 +80,7 @@ def _as_line(old: _Old) -> Line:
             field = author_field(_part_of(writer))
             columns[writer].first.setdefault(field, old.set.get(field, "") if field not in old.when else "")
     if slots and old.at != clock.ZERO:
-        # Also where it equals the add: another line may replace that.
+        # Stored even if it equals the add, which another line may replace.
         columns[owner].first[AT] = min(old.at, columns[owner].add or "~")
     return Line(old.id, dict(sorted(columns.items())))
 

@@ -1,18 +1,18 @@
 """Withheld parts: parts of a writer's column that this machine leaves out of its folds until a person here decides.
 
-The join takes everything in, and joined parts cannot be separated again. So two states of the column are kept, before
+The join accepts every part, and joined parts cannot be separated again. So two states of the column are stored, before
 the part and with it (docs/adr/0020): what the column has beyond the second counts, the rest is read as in the first.
 
 A person is asked about two kinds of parts. They are detected where rows are joined, whichever way a line came:
 
 - Parts of a column of this folder that this machine never wrote.
-- Removes, edits and rewordings of others' lessons, and retractions of their discoveries, if one writer brings more than
-  ``limits.BULK_MIN`` or a tenth of the known lessons at once, or within an hour. New lessons are never withheld for
-  their number. Writers unknown until now count together as one writer, and so do those whose columns came in one other
-  writer's file: their changes concern others, whatever their name.
+- Removes, edits and rewordings of others' lessons, and retractions of their discoveries, if one writer brings many of
+  them at once or within an hour: more than ``limits.BULK_MIN`` and than a tenth of the known lessons. New lessons are
+  never withheld for their number. Writers unknown until now form one group, and so do all writers whose columns came in
+  the file of one other writer. The changes of such a group count whatever the lesson, its own or others'.
 
-A purge mark takes words out of the join itself and cannot be withheld: it is told where one writer purges as many, or
-where it stands in a column of this folder that never wrote it.
+A purge mark removes words from the join itself and cannot be withheld. A person is told if one writer purges words of
+as many lessons, or if a mark arrives in a column of this folder, but was not written here.
 """
 
 import json
@@ -29,7 +29,7 @@ from fleet.model.line import NOTHING, BadLineError, Column, Line, canonical, dec
 from fleet.model.names import FIELDS
 
 OWN, BULK = "own", "bulk"
-"""Kinds of withheld parts: of a column of ours, never written here; many removes or edits at once."""
+"""Kinds of withheld parts: of a column of this folder, but not written here; many removes or edits at once."""
 NEWCOMERS = "newcomers"
 """Group of the writers of whom nothing was known here before."""
 _COUNTED_MS = 3_600_000
@@ -97,18 +97,18 @@ def _column(id_: str, writer: str, text: str) -> Column:
 
 
 def _only_edits(before: Column, after: Column) -> Withheld:
-    """Return the withheld removes, edits and wordings of a column, whose other parts count."""
+    """Return a withheld part that has only the removes, edits and wordings of a change: the rest of it counts."""
     counting = replace(after, first=before.first, over=before.over, rem=before.rem, set=before.set)
     return Withheld(counting, after)
 
 
 def _is_nothing(part: Withheld) -> bool:
-    """Return whether the column counted the same before."""
+    """Return whether it makes no difference to withhold the part."""
     return part.before == part.after or part.removed_from(part.after) == part.after
 
 
 def _totals(column: Mapping[str, int], before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """Return totals less the step that arrived: the writer counts on from the larger total."""
+    """Return totals minus the withheld step; what the writer counts later starts from the larger total."""
     totals = {}
     for name, total in column.items():
         low, high = before.get(name, 0), after.get(name, 0)
@@ -145,7 +145,7 @@ class Arrivals:
     def note(self, path: str, row: Line | None, part: Line, joined: Line, *, in_tree: bool) -> None:
         """Note what a line of a file changes in a row, which is ``joined`` with it."""
         owner = _owner(path)
-        is_ours = not in_tree and owner in ("", *self._mine)  # a shard of others may have come from anybody
+        is_ours = not in_tree and owner in ("", *self._mine)  # anybody may have put another writer's shard here
         for writer in part.w:
             before = row.w.get(writer, NOTHING) if row is not None else NOTHING
             after = joined.w.get(writer, NOTHING)
@@ -173,18 +173,18 @@ class Arrivals:
             _extend(self._edits[group], id_, writer, NOTHING, Column(rem={author: _RETRACTED}))
 
     def _has_reworded(self, row: Line, before: Column, after: Column) -> bool:
-        """Return whether a column words a field anew in larger bytes than those wordings which count: so it may win."""
+        """Return whether a column has a new wording with larger bytes than all that count, so that it would win."""
         new = [each for each in after.first.items() if each[0] in _WORDS and each not in before.first.items()]
         return any(self._is_largest(row, field, canonical(value)) for field, value in new)
 
     def _is_largest(self, row: Line, field: str, data: bytes) -> bool:
         """Return whether no wording of a field that counts has larger bytes, or the same."""
-        rivals = (each for each in row.w.items() if field in each[1].first and canonical(each[1].first[field]) >= data)
-        counting = (self._counting(row.id, *each).first for each in rivals)
-        return not any(field in each and canonical(each[field]) >= data for each in counting)
+        rivals = ((w, c) for w, c in row.w.items() if field in c.first and canonical(c.first[field]) >= data)
+        counting = (self._counting(row.id, writer, column).first for writer, column in rivals)
+        return not any(field in first and canonical(first[field]) >= data for first in counting)
 
     def _counting(self, id_: str, writer: str, column: Column) -> Column:
-        """Return a column without what of it is withheld, or was noted here and may come to be."""
+        """Return a column without its withheld part, and without what was noted here and may become withheld."""
         noted = next((each[id_, writer].before for each in self._edits.values() if (id_, writer) in each), column)
         withheld = self._withheld.get(id_, {}).get(writer)
         return noted if withheld is None else withheld.removed_from(noted)
@@ -195,9 +195,9 @@ class Arrivals:
         return writer if writer in self._writers else NEWCOMERS
 
     def held(self, lessons: int, counted: dict[str, tuple[Stamp, list[str]]], now: Stamp) -> list[Held]:
-        """Return the parts that a person is asked about; ``lessons`` is how many there are.
+        """Return the parts that a person is asked about; ``lessons`` is the number of known lessons.
 
-        ``counted``: by group a time, and the ids whose edits have counted since. It gets those that count now.
+        ``counted``: group to a time, and the lessons with edits that counted since. Edits that count now are added.
         """
         parts = [self._held(OWN, writer, id_, writer, change) for (id_, writer), change in self._own.items()]
         for group in [each for each, (at, _) in counted.items() if not at <= now <= clock.shifted(at, _COUNTED_MS)]:
@@ -212,7 +212,7 @@ class Arrivals:
         return [part for part in parts if not _is_nothing(part.part)]
 
     def purged(self, lessons: int) -> dict[str, int]:
-        """Return the groups that purged words of many lessons at once, and of how many; a column of ours: of any."""
+        """Return the groups that purged words of many lessons at once, with their number; of ours also for one."""
         purged = {group: len(ids) for group, ids in self._purged.items()}
         return {group: number for group, number in purged.items() if group in self._mine or _is_bulk(number, lessons)}
 
@@ -255,9 +255,9 @@ def _has_purged(before: Column, after: Column, own: str) -> bool:
 
     Another replica of one agent may be anybody's: lines are not signed.
     """
-    return any(of != own and marks != before.purge.get(of) for of, marks in after.purge.items())
+    return any(target != own and marks != before.purge.get(target) for target, marks in after.purge.items())
 
 
 def _is_of_others(row: Line, writer: str) -> bool:
-    """Return whether a lesson is not a writer's alone: who worded it first is anybody's claim."""
+    """Return whether a lesson is not one writer's alone. Who was first does not count: anybody can claim that."""
     return [name for name, column in row.w.items() if column.add or column.first] != [writer]

@@ -1,11 +1,11 @@
-"""The exchange with a remote: fetch, take in, push, and again when somebody was faster.
+"""Exchange with a remote: fetch, take in, push, and all of that again if somebody else pushed first.
 
-Lines are pushed first, alone. An edition is a push of its own: it is put unchanged on a newer head while that head's
-edition is the one it was made from, else dropped. ``outgoing`` decides what goes out.
+Lines are pushed first, alone. An edition is a push of its own: it is pushed unchanged on a newer head as long as that
+head has the edition from which it was made, else it is dropped. ``outgoing`` decides what is sent.
 
-A remote, or a proxy in front of it, may serve an old state. Whatever it serves, nothing goes back here, and what it no
-longer has is sent again. A person is warned: a remote that lost lines of others was *set back*; one that showed nothing
-newer for days, while syncs succeeded, is *stale*: it is frozen, or the others are silent.
+A remote, or a proxy in front of it, may serve an old state. In any case nothing is lost here, and what the remote no
+longer has is sent again. A person is warned. A remote that lost lines of others was *set back*. A remote that showed
+nothing newer for days, while syncs succeeded, is *stale*: it is frozen, or the others are silent.
 """
 
 import time
@@ -45,17 +45,17 @@ BACKOFF_S = 0.05
 BACKOFF_S_MAX = 120.0
 _FORMAT_BYTES_MAX = 100
 STILL_MAX = 5
-"""Number of pushes in a row that, if the branch has not moved, are a refusal of the far side and no race."""
+"""Number of failed pushes in a row, with the branch unmoved, that count as a refusal by the remote and no race."""
 
 
 class Hooks(msgspec.Struct, frozen=True):
     """Callbacks into the other verbs, which the exchange does not import.
 
     Attributes:
-        check: raises where a person paused sharing, or named another remote; called before each fetch and push.
+        check: raises if a person has paused sharing, or named another remote; called before each fetch and push.
         count_logs: counts the agents' logs into the shards, after a fetched tree was taken in.
-        inspect: receives the fetched lines that name replicas of ours, and a function that returns a record of the tree
-            before, by id; None where that is unknown. Called under the write lock, before the new tree is taken in.
+        inspect: receives the fetched lines that name replicas of ours, and a function from an id to its record in the
+            previous tree, or None without such a tree. Called under the write lock, before the new tree is taken in.
         render: returns the pages of an edition, given a function that reads a path of the tree as it will be.
     """
 
@@ -66,7 +66,7 @@ class Hooks(msgspec.Struct, frozen=True):
 
 
 class ExchangeCounts(Taken):
-    """Outcome of an exchange: what was taken in, the lines sent and withheld, and whether a new edition was pushed."""
+    """Outcome of an exchange: data taken in, number of lines sent and withheld, and whether an edition was pushed."""
 
     out: int = 0
     withheld: int = 0
@@ -87,7 +87,7 @@ class Exchange(msgspec.Struct, eq=False):
     def sync(self, *, compact: bool = False) -> ExchangeCounts:
         """Exchange lines with the remote.
 
-        With ``compact``, an edition is written even if none is due, and every shard loses the lines that it covers.
+        With ``compact``, an edition is written even if none is due, and shards lose the lines that the edition covers.
 
         Raises:
             RemoteUnavailable, RemoteRefused: the lines stay in the outbox.
@@ -99,7 +99,7 @@ class Exchange(msgspec.Struct, eq=False):
             out = self._pull_and_push()
             self._push_edition(always=compact or out.purges)
             if compact:
-                # An edition's lines leave the shards only once the remote holds that edition.
+                # Lines that the edition covers leave the shards only after the remote has the edition.
                 out = self._pull_and_push(drop_alone=True)
             with self.workspace.locked():
                 Outbox(self.workspace).note_stripped(out)
@@ -116,14 +116,14 @@ class Exchange(msgspec.Struct, eq=False):
     # --- coming in --------------------------------------------------------------------------------------------------
 
     def _put_back(self) -> None:
-        """Restore lines of the rows and the fetched tree that the files here lack: files were deleted or set back."""
+        """Restore lines that rows or the fetched tree have but files here lack, deleted or replaced by older ones."""
         with self.workspace.locked():
             try:
                 self._put_back_files()
             except TreeGoneError as gone:
                 if isinstance(gone.__cause__, FileNotFoundError):
                     return  # git is not installed any more; the fetch that follows reports it
-                self.workspace.tree.move("")  # the objects are damaged: the fetch brings them anew
+                self.workspace.tree.move("")  # the objects are damaged: the next fetch brings them again
                 self._put_back_files()
 
     def _put_back_files(self) -> None:
@@ -136,15 +136,15 @@ class Exchange(msgspec.Struct, eq=False):
             self.done.put_back.append(MEMBERS)
 
     def _pull(self) -> Mark:
-        """Bring the remote's tree here and take it in; return its commit."""
+        """Fetch the remote's tree and take it in; return its commit."""
         workspace, tree = self.workspace, self.workspace.tree
         self.hooks.check()
         commit = self.remote.fetch(tree.head())
         with workspace.locked():
-            _check_format(tree, commit)  # even if it is known: fleet 0.1 may have fetched it
+            _check_format(tree, commit)  # even of a known commit, which fleet 0.1 may have fetched
             self._take(commit)
         if workspace.lease() and not workspace.state.get("pulled"):
-            # What earlier jobs wrote under the lease is known from now on.
+            # From now on, all that earlier jobs wrote under the lease is known.
             workspace.state.put(pulled=workspace.lease())
         return commit
 
@@ -176,7 +176,7 @@ class Exchange(msgspec.Struct, eq=False):
     # --- going out --------------------------------------------------------------------------------------------------
 
     def _push(self, files: Files, on: Mark, message: str) -> Mark | Moved:
-        """Push files on top of a commit, and take in the pushed one: the remote holds it now."""
+        """Push files on top of a commit, and take in the new commit, which the remote has now."""
         self.hooks.check()
         pushed = self.remote.push(files, on, message=message)
         if not isinstance(pushed, Moved):
@@ -185,7 +185,7 @@ class Exchange(msgspec.Struct, eq=False):
         return pushed
 
     def _pull_and_push(self, *, drop_alone: bool = False) -> Outgoing:
-        """Pull, and push the outbox, until nobody is faster; return what was sent."""
+        """Pull and push the outbox, again while others push first; return what was sent."""
         last_mark, unmoved = None, 0
         attempts_max = self.workspace.config.share.attempts
         for attempt in range(attempts_max):
@@ -233,7 +233,7 @@ class Exchange(msgspec.Struct, eq=False):
             mark = self._pull()
             now = tree.paths(tree.head())
             if any(now.get(path) != paths.get(path) for path in files):
-                return  # another edition replaced the one it was made from, and holds at least as much
+                return  # another machine pushed an edition meanwhile, which has at least as much
 
     def _pages(self, files: Files, paths: Paths) -> Files:
         """Return the pages that change with new files. A front page that a person wrote stays."""
@@ -249,7 +249,7 @@ class Exchange(msgspec.Struct, eq=False):
 
 
 def _check_format(tree: GitTree, commit: str) -> None:
-    """Check that a fetched tree is one that this version of fleet may join and write to."""
+    """Raise ``RefusedError`` or ``NoError`` for a fetched tree that this version may not join and write to."""
     paths = tree.paths(commit)
     if FORMAT in paths:
         oid, size = paths[FORMAT]
@@ -267,7 +267,7 @@ def _check_format(tree: GitTree, commit: str) -> None:
             "this clan's lines were written by fleet 0.1: run `fleet upgrade` once, on one machine. "
             "Nothing was written, and nothing is lost"
         )
-    # Once a tree of the branch was taken in it is fleet's, whatever somebody took out of it since.
+    # A branch of which a tree was taken in before is fleet's, whatever somebody removed from it since.
     foreign = sorted(path for path in paths if "/" not in path and path != FRONT_PAGE)
     if foreign and not tree.head() and not _has_lines(tree, paths):
         raise RefusedError(
@@ -294,7 +294,7 @@ def _new_lines_of_ours(workspace: Workspace, before: Paths, after: Paths) -> lis
 
 
 def _record_in(workspace: Workspace, paths: Paths, pattern_id: str) -> Line | None:
-    """Return a lesson's record in a tree. Reads the whole tree: needed where somebody else may write under our name."""
+    """Return a lesson's record in a tree, all of which is read: only if somebody else may write under our name."""
     files = (_lines_with(workspace, oid, [pattern_id.encode()]) for oid in _pattern_files(paths).values())
     return codec.joined(line for file in files for line in lesson_lines(file)).get(pattern_id)
 
@@ -316,7 +316,7 @@ def _lines_with(workspace: Workspace, oid: str, marks: list[bytes]) -> Iterator[
 def _pause(attempt: int, rng: Random, took_s: float) -> float:
     """Return the seconds to wait before the next attempt: exponential back-off with full jitter.
 
-    Brooker, "Exponential Backoff And Jitter" (2015). Scaled by the duration of an attempt: one that takes a second
+    Brooker, "Exponential Backoff And Jitter" (2015). The wait grows with the duration of an attempt: one of a second
     collides twenty times as often as one of 50 ms, and a hundred machines must spread over minutes.
     """
     return rng.uniform(0, min(BACKOFF_S_MAX, max(BACKOFF_S, 2 * took_s) * 2**attempt))
@@ -326,7 +326,7 @@ def _pause(attempt: int, rng: Random, took_s: float) -> float:
 
 
 def warn_of_old_state(workspace: Workspace, lost: Iterable[Entry]) -> None:
-    """Warn, after a sync, of a remote that was set back or is stale; ``lost``: the entries that it no longer had."""
+    """Warn, after a sync, of a remote that was set back or is stale; ``lost``: entries that it no longer had."""
     mine, back = _mine(workspace), dict[str, Stamp]()
     for entry in lost:
         stamps = entry.newest_stamps() if isinstance(entry, Line) else {}
@@ -344,7 +344,7 @@ def warn_of_old_state(workspace: Workspace, lost: Iterable[Entry]) -> None:
 
 
 def stale_warning(workspace: Workspace) -> str:
-    """Return the staleness warning as of the last sync, or "". Days since then do not count."""
+    """Return the warning that the remote is stale, or "". Only days before the last sync count."""
     mine, last_sync = _mine(workspace), workspace.state.get("last_sync")
     newest = max((stamp for replica, stamp in workspace.db.newest_by().items() if replica not in mine), default="")
     passed = (_day(last_sync) - _day(newest)).days if newest and last_sync else 0

@@ -1,7 +1,7 @@
-"""A git branch as the clan's remote: plumbing on a bare repository of our own.
+"""Transport by a git branch as the clan's remote: plumbing commands on a bare repository of our own.
 
-No work tree, index, hook or filter is ever involved, so uncommitted work is left alone. A fetch is ``fetch`` and, if
-the head moved, ``ls-tree``. A push is ``fast-import`` and ``push``. Both lock the repository against other processes.
+No work tree, index, hook or filter is used, so uncommitted work is left alone. A fetch runs ``git fetch`` and, if the
+head moved, ``ls-tree``. A push runs ``fast-import`` and ``push``. Both lock the repository against other processes.
 """
 
 import os
@@ -29,7 +29,7 @@ _FETCH = (
 
 _SAFE = "nothing is lost: what is not sent yet goes out with the next `fleet sync`"
 _MARK = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-# Error messages of git, by what they mean; compiled when they are searched for.
+# Patterns for git's error messages, by their meaning; compiled when they are used.
 _RACE = (
     r"cannot lock ref|failed to update ref|incorrect old value|reference already exists|failed to lock"
     r"|non-fast-forward|fetch first|stale info"
@@ -42,9 +42,9 @@ _REFUSAL = (
     r"|fatal: (?:in '[a-z]+' phase, )?(?:ref updates? aborted by|update aborted by the reference-transaction) hook"
 )
 _HUNG_UP = r"(?m)^.*(?:the remote end hung up|unexpected disconnect).*$\n?"
-# A remote whose objects are named by another hash than ours; not so if it is empty still.
+# The remote's objects have another hash algorithm than ours. An empty remote does not report that.
 _OTHER_HASH = r"mismatched algorithms|does not support this repository's hash algorithm"
-# Objects that git takes for malformed: a tree with `..`, `.git` or entries out of order in it.
+# Objects that git rejects as malformed, such as a tree with `..`, `.git` or unsorted entries.
 _MALFORMED = r"fsck error|error: object [0-9a-f]{40,64}: |badTree|too-short tree|malformed"
 _OBJECT = r"error: object ([0-9a-f]{40,64}): "
 _UNCHECKED = ("transfer.fsckObjects=false", "fetch.fsckObjects=false")
@@ -57,13 +57,13 @@ class GitRemote:
     """One branch of one git repository.
 
     Args:
-        mirror: the tree store, whose repository is made when it is missing, made anew when it is damaged.
-        url: what git takes as a remote; see ``Address.checked``.
+        mirror: the tree store, whose repository is created when it is missing, rebuilt when it is damaged.
+        url: the remote's address for git; see ``Address.checked``.
 
     Attributes:
         name: the address for people, without credentials.
-        warnings: for a person; the caller shows them.
-        skipped: number of files that were not read: then the sync is partial.
+        warnings: messages for a person, which the caller shows.
+        skipped: number of files that were not read; above 0, the sync is partial.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class GitRemote:
         self._copy = Bare(mirror.folder, timeout_s, self._url.secrets, mirror.listings, mirror.places)
 
     def fetch(self, since: Mark) -> Mark:
-        """Bring the branch into the local copy; return its head, "" where it is gone.
+        """Fetch the branch into the local copy; return its head, "" if the branch does not exist.
 
-        Warns where the head does not descend from ``since``. Raises ``RemoteUnavailable``: nothing was read.
+        Warns if the head does not descend from ``since``. Raises ``RemoteUnavailable`` if nothing was read.
         """
         with self._locked():
             try:
@@ -93,13 +93,13 @@ class GitRemote:
                 return self._fetch(since)
 
     def push(self, files: Files, on: Mark, *, message: str = "fleet: lines") -> Mark | Moved:
-        """Commit files on top of ``on`` and push that, all or none, if the branch is still exactly there.
+        """Commit files on top of ``on`` and push the commit, if the branch's head still is ``on``; else ``Moved``.
 
         Without any file nothing happens. Paths that are not the clan's stay in the tree as they are.
 
         Raises:
-            RemoteUnavailable: it may or may not have arrived; pushing it again is harmless.
-            RemoteRefused: it was not taken.
+            RemoteUnavailable: the push may have arrived or not; repeating it is harmless.
+            RemoteRefused: the remote rejected the push.
             ValueError: a path is not one of the clan's.
         """
         check_outgoing(files)
@@ -113,7 +113,7 @@ class GitRemote:
                 kept = safe if unsafe or on in self._copy.ignored() else None
                 commit = self._copy.commit(files, on, message=message, at_s=time.time(), author=self._author, kept=kept)
             except GitDamaged as why:
-                # Most often `on` is not here: the copy is newer than the mark. A fetch mends both.
+                # Usually `on` is missing, since the copy was rebuilt after the mark. Either way a fetch brings it.
                 if not on or self._copy.git("cat-file", "-e", on).code == 0:
                     self._rebuild(str(why))
                 return Moved("the state it builds on is not in the local copy")
@@ -139,7 +139,7 @@ class GitRemote:
         return head
 
     def _ignore_flooded(self, changed: dict[str, Entry]) -> None:
-        """Count the lines of each new file before any is parsed; ignore the files that have too many."""
+        """Count the lines of each new file before any line is parsed; ignore the files that have too many."""
         files, reasons = tree.sort_entries(changed, self._copy.ignored()).files, {}
         with self._mirror.reading():
             for path, blob in files.items():
@@ -169,7 +169,7 @@ class GitRemote:
             self.warnings.append(f"{self.name}: {what} held, not read and not dropped: {_listed(paths)}: {why}")
 
     def _fetch_head(self) -> Mark:
-        """Bring our copy of the branch up to date and return its head, "" where there is none."""
+        """Update our copy of the branch and return its head, "" if the branch does not exist."""
         done = self._run_remote(*_FETCH)
         if done.code == 0:
             return self._copy.ref(SEEN)
@@ -178,9 +178,9 @@ class GitRemote:
         if self._takes_other_hash(done):
             return self._fetch_head()
         why = self._copy.reason(done)
-        # Nothing of it is ever checked out, and only plain files at the clan's own paths are read: it stops nobody.
+        # A malformed tree must not stop a clan: nothing is checked out, and only plain files at its own paths are read.
         if re.search(_MALFORMED, done.err) and self._run_remote(*_FETCH, is_checked=False).code == 0:
-            self._copy.ignore({self._copy.ref(SEEN): "git refuses it"})  # it is no damage of our copy
+            self._copy.ignore({self._copy.ref(SEEN): "git refuses it"})  # our copy is not damaged
             self._malformed = found[1] if (found := re.search(_OBJECT, done.err)) else ""
             return self._copy.ref(SEEN)
         if self._copy.is_damaged(done):
@@ -190,7 +190,7 @@ class GitRemote:
     def _warn_of_malformed(self, head: Mark, why: str) -> None:
         """Warn of a head that git refused, or that has too many files; the next push puts a good tree on top.
 
-        git refuses a good tree as well while one before it in the history is new here: it was mended since.
+        git also refuses a good tree if a bad one before it in the history is new here: it was repaired since.
         """
         brought = self._copy.bringer(self._malformed, head) if self._malformed else ""
         named = _listed([repr(path) for path in self._copy.fit(brought or head)[1]])
@@ -225,8 +225,8 @@ class GitRemote:
     def _send(self, commit: Mark, on: Mark) -> Mark | Moved:
         """Push the commit if the branch is exactly at ``on``.
 
-        The lease is a compare-and-swap that the far side checks under its lock. It forces nothing: the commit is a
-        child of ``on``. A plain push would silently undo a rewind or a deletion.
+        The lease is a compare-and-swap, which the remote checks under its lock. It overwrites nothing, since the commit
+        is a child of ``on``. A plain push would silently undo a rewind or a deletion of the branch.
         """
         where = f"refs/heads/{self._branch}"
         options = ("--porcelain", "--no-verify", f"--force-with-lease={where}:{on}")
@@ -268,7 +268,7 @@ class GitRemote:
             raise self._unavailable(f"{self._copy.folder} cannot be used ({why.strerror})") from why
 
     def _rebuild(self, why: str) -> None:
-        """Make the local copy anew. It holds only copies: what waits to go out is in the shards."""
+        """Rebuild the local copy, which is empty then. Pending lines are in the shards."""
         self.warnings.append(f"{self.name}: the local copy is fetched anew ({why})")
         self._copy.rebuild()
 
@@ -276,8 +276,8 @@ class GitRemote:
         """Run a command on the remote. A successful push updates ``SEEN`` as well."""
         settings = [f"url={self._url}", f"fetch=+refs/heads/{self._branch}:{SEEN}"]
         if self._url.is_local:
-            # Its upload-pack then gets our limit, too (else it holds a blob of half a gigabyte in memory), and packs an
-            # edition of 50 MB in half the time, if not as small: nothing of it travels.
+            # The remote's upload-pack gets our limit, too (else it holds a blob of half a gigabyte in memory). It packs
+            # an edition of 50 MB in half the time, into a larger pack, which is no loss on one machine.
             settings.append(f"uploadpack=git -c {git.STREAMED} -c pack.compression=1 upload-pack")
         named = [f"remote.{_NAME}.{setting}" for setting in settings]
         return self._copy.run_remote([*named, *(() if is_checked else _UNCHECKED)], *arguments)
@@ -285,7 +285,7 @@ class GitRemote:
     def _unavailable(self, reason: str, advice: str = "") -> RemoteUnavailable:
         if re.search(_REDIRECTED, reason):
             advice = "The server names another address: `fleet init --remote URL` agrees to one"
-        is_whole = self.name == self._url  # git cannot be asked for an address without its login
+        is_whole = self.name == self._url  # the command would not work with the login left out
         ask = f"`git ls-remote {self.name}` shows whether git reaches it" if is_whole else "`fleet sync` tries it again"
         why = RemoteUnavailable(f"{self.name}: {reason}; {_SAFE}. {advice or ask}")
         why.is_offline = re.search(_OFFLINE, reason) is not None
@@ -300,7 +300,7 @@ class GitRemote:
 
 
 def _listed(paths: Sequence[str]) -> str:
-    """Return the first of some paths as text, for a person."""
+    """Return the first few of some paths as text for a person."""
     return listed([for_terminal(path)[:200] for path in paths])
 
 
@@ -319,13 +319,13 @@ _USERINFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)?(?P<info>[^\s?#]*)@", 
 
 
 class Address(str):
-    """Address of a git remote, as a person writes it or as it is handed to git."""
+    """Address of a git remote, as a person writes it or as it is passed to git."""
 
     __slots__ = ()
 
     @classmethod
     def checked(cls, url: str) -> "Address":
-        """Return the address as it is handed to git: an absolute path, ``host:path``, or a url of ``SCHEMES``.
+        """Return the address as it is passed to git: an absolute path, ``host:path``, or a url of ``SCHEMES``.
 
         Raises ``UsageError`` for any other, and for one that could be taken for an option or a program.
         """
@@ -360,7 +360,7 @@ class Address(str):
 
     @property
     def is_local(self) -> bool:
-        """True where a checked address is on this machine."""
+        """True if the checked address is on this machine."""
         return self.startswith(("/", "file://"))
 
     @property
@@ -370,12 +370,12 @@ class Address(str):
 
     @property
     def bare(self) -> str:
-        """The address without user, password and query, as it may stand in a shared file; over ssh the user stays."""
+        """The address for a shared file: without user, password and query; over ssh the user stays."""
         with_scheme = _SCHEME.fullmatch(self)
         return self._with_login("") if with_scheme and with_scheme[1] != "file" else str(self)
 
     def _with_login(self, shown: str) -> str:
-        """Return the address without its query, with something in place of the login, over ssh of the password."""
+        """Return the address without its query, with ``shown`` in place of the login, or over ssh of the password."""
         address = self.partition("?")[0]
         info = _userinfo(address)
         user, _, password = info.partition(":")
@@ -395,7 +395,7 @@ class Address(str):
 
 
 def check_branch(name: str) -> str:
-    """Return a branch's short name, by ``git check-ref-format --branch``; raise ``UsageError`` where it is none."""
+    """Return a branch's short name; raise ``UsageError`` if ``git check-ref-format --branch`` would reject it."""
     if not name or len(name.encode("utf-8", "replace")) > _BRANCH_BYTES_MAX or _NO_BRANCH.search(name):
         raise UsageError(f"{name[:200]!r} is no name of a branch; letters, digits, - and / are always fine")
     return name
@@ -425,7 +425,7 @@ class Repository:
         self._folder = folder
 
     def origin(self) -> Address | None:
-        """Return the address of its ``origin``, or None. It is a guess, and needs a person's yes."""
+        """Return the address of its ``origin``, or None. It is only a guess: a person has to agree to it."""
         with suppress(UsageError):
             # Unlike `config --get`, this applies url.<base>.insteadOf. It connects to no remote.
             url = git.output(self._folder, "ls-remote", "--get-url", "origin")
@@ -448,9 +448,9 @@ class Repository:
         return found if Author(identity=found).is_named else ""
 
     def signing(self) -> tuple[str, ...] | None:
-        """Return the settings with which git signs commits here; None where it does not.
+        """Return the settings with which git signs commits here; None if it does not sign.
 
-        The program that signs is never one of them: the folder's configuration may come from anywhere.
+        They never include the program that signs, since anybody may have written the folder's configuration.
         """
         if self._setting("commit.gpgsign", "--type=bool") != "true":
             return None

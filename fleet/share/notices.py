@@ -1,8 +1,8 @@
 """Notices: short messages to the person responsible for the agents, over the channels that the configuration names.
 
-A channel that fails is a warning, and stops nothing. The log is for programs, such as a dashboard: one JSON line for a
-notice, on this machine alone. A webhook gets Slack's incoming format, and only where somebody on this machine agreed to
-its address.
+The failure of a channel is a warning, and stops nothing. The log is for programs, such as a dashboard: it has one JSON
+line for each notice, and stays on this machine. A webhook gets Slack's incoming format, and only if somebody on this
+machine agreed to its address.
 """
 
 import json
@@ -29,7 +29,7 @@ _MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 class Notice(NamedTuple):
-    """One message; ``event``: what happened, as programs name it, such as ``reflection.complete``."""
+    """One message; ``event``: the name of what happened, for programs, such as ``reflection.complete``."""
 
     event: str
     title: str
@@ -60,7 +60,7 @@ class Notices:
     def unagreed(self) -> str:
         """Return the host of the configured webhook if nobody on this machine agreed to it; "" otherwise.
 
-        Of a value that is no address it is the setting or variable with it: a file may name a variable with any secret.
+        If its value is no address, the name of the setting or variable is returned, since the value may be a secret.
         """
         if not self._url or self._workspace.state.agrees(consent.WEBHOOK, self._url):
             return ""
@@ -69,7 +69,7 @@ class Notices:
         return "[notify] webhook" if self._settings.webhook else self._settings.webhook_env
 
     def agree(self) -> None:
-        """Note a person's yes to the configured webhook, in place of any other; raise ``UsageError`` for none."""
+        """Record a person's consent to the configured webhook, in place of any other; raise ``UsageError`` for none."""
         try:
             url = consent.Endpoint(self._url).check()
         except UsageError:
@@ -86,7 +86,7 @@ class Notices:
         path = workspace.local / LOG
         row = {"at": workspace.wall(), "event": notice.event, "text": notice.text, **notice.data}
         known = workspace.files.read(path)
-        if len(known) > _LOG_BYTES_MAX:  # the newer half stays: its readers have long read the other one
+        if len(known) > _LOG_BYTES_MAX:  # only the newer half stays: programs have read the older long ago
             half = known[len(known) // 2 :].partition(b"\n")[2]
             workspace.files.replace(path, half, is_durable=False)
         workspace.files.append(path, json.dumps(row, default=str).encode() + b"\n", is_durable=False)

@@ -1,8 +1,8 @@
 """Content of a push: the lines that the fetched tree lacks, and the edition when one is due.
 
-It is decided here and pushed by ``exchange``. New content is made of the fetched tree, never of the files here: so it
-depends on no local policy, and a withheld line cannot leave by another way. The gate, which live sync uses as well,
-withholds every line that is private or contains a secret or an invisible character.
+This module decides the content; ``exchange`` pushes it. New content is made from the fetched tree, never from the files
+here, so that it depends on no local policy, and a line that is held back cannot leave another way. The gate, which live
+sync uses too, holds back every line that is private or contains a secret or an invisible character.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from fleet.text.screening import counted, for_terminal, listed, shortened
 
 ATTRIBUTES_TEXT = b"*.jsonl merge=union -text\n*.md merge=union\n*.toml merge=union\n"
 _SUBJECT_CHARS_MAX = 72
-_STRIPPED = "stripped"  # key in the local database: the last tree that was searched for purged values
+_STRIPPED = "stripped"  # key in the local database of the last tree that was searched for purged values
 
 
 class _Withheld(NamedTuple):
@@ -47,10 +47,10 @@ class Outgoing(msgspec.Struct):
 
     Attributes:
         files: the new content of each path that changes.
-        lines: the lines in them that the remote does not have, by path.
+        lines: the lines in these files that the remote does not have, by path.
         withheld: lines that the gate holds back.
-        purges: whether the tree may hold purged values: then its page is made anew, too.
-        stripped: hash of the purge marks that the tree was searched for; "" for none.
+        purges: True if the tree may have purged values, so that its pages are rendered again, too.
+        stripped: hash of the purge marks whose values the tree was searched for; "" for none.
     """
 
     files: Files = msgspec.field(default_factory=dict)
@@ -71,17 +71,17 @@ class Outgoing(msgspec.Struct):
 
         It quotes only lines that have passed the gate.
         """
-        # Not whose shard it is: a lesson that came by live sync, or that the remote lost, is sent by another.
-        parts = [each for each in self.entries if isinstance(each, Line)]
-        found = [each for each in self.entries if isinstance(each, Discovery)]
-        writers = {*chain.from_iterable(each.by_writer() for each in parts), *(each.by for each in found)}
-        agents = listed(sorted({names.agent_of(each) for each in writers if names.is_replica(each)})) or "fleet"
-        # What was retired before it was ever sent was not learned.
-        lines = [each for each in parts if not _is_retired(each)]
-        learned = [next((fields["text"] for fields in each.wordings() if "text" in fields), "") for each in lines]
-        shown = [each for each in found if not each.retracts]
+        # The writers count, not the owners of the shards: another replica sends lessons of live sync, and lost ones.
+        parts = [entry for entry in self.entries if isinstance(entry, Line)]
+        findings = [entry for entry in self.entries if isinstance(entry, Discovery)]
+        writers = {*chain.from_iterable(part.by_writer() for part in parts), *(finding.by for finding in findings)}
+        agents = listed(sorted({names.agent_of(name) for name in writers if names.is_replica(name)})) or "fleet"
+        # A lesson that was retired before it was ever sent was not learned.
+        lessons = [part for part in parts if not _is_retired(part)]
+        learned = [next((fields["text"] for fields in part.wordings() if "text" in fields), "") for part in lessons]
+        shown = [finding for finding in findings if not finding.retracts]
         phrases = [f"learned: {text}" for text in learned if text]
-        phrases += [f"found: {each.problem or each.solution}" for each in shown]
+        phrases += [f"found: {finding.problem or finding.solution}" for finding in shown]
         if not phrases:
             return f"{agents}: {counted(self.count, 'line')}" if self.count else "fleet: compact"  # lines only left
         more = f" (and {len(phrases) - 1:,} more)" if len(phrases) > 1 else ""
@@ -89,7 +89,7 @@ class Outgoing(msgspec.Struct):
 
 
 class Outbox:
-    """Outbox of a workspace, relative to the fetched tree. Whoever pushes its content holds the write lock."""
+    """Outbox of a workspace, relative to the fetched tree. The caller holds the write lock."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -100,9 +100,9 @@ class Outbox:
         return self._tree.paths(self._tree.head())
 
     def plan(self, *, drop_alone: bool = False) -> Outgoing:
-        """Return the content of the next push: the lines that the tree lacks, without those that its edition covers.
+        """Return the content of the next push: lines are added that the tree lacks, or dropped that its edition covers.
 
-        With ``drop_alone``, covered lines are dropped even when no line goes out.
+        With ``drop_alone``, covered lines are dropped even if no line is added.
         """
         with self._workspace.snapshot():
             out = self.waiting()
@@ -117,7 +117,7 @@ class Outbox:
         return out
 
     def waiting(self) -> Outgoing:
-        """Return the lines and members that the tree lacks, and what of them is withheld."""
+        """Return the lines and members that the tree lacks, and the lines among them that are held back."""
         out = Outgoing()
         self._add_lines(out)
         with suppress(TreeGoneError):
@@ -126,14 +126,14 @@ class Outbox:
 
     def _add_lines(self, out: Outgoing) -> None:
         """Add the lines that the tree lacks, each to its writer's shard, if they pass the gate."""
-        # In a folder that was moved or copied no agent has a new id before its first write.
+        # In a folder that was moved or copied, agents get a new replica only with their first write.
         mine = self._workspace.current_replicas() or self._workspace.former_replicas()
         found = self._workspace.db.outgoing() if mine else []
         undone_unsent = self._workspace.db.undone_unsent()
         for entry in found:
             if not isinstance(entry, Carried) and entry.id in undone_unsent:
                 continue
-            # No part of a private record leaves, even one without the scope in it.
+            # No part of a private record may leave, even if the part itself does not have the scope.
             is_private = isinstance(entry, Line) and fold(entry).scope == "private"
             for path, part in _by_shard(entry, mine):
                 reasons = [PRIVATE] if is_private else gate(part)
@@ -154,22 +154,22 @@ class Outbox:
                 out.files[MEMBERS] = data
 
     def _content(self, path: str, changed: Mapping[str, bytes] = {}) -> bytes:
-        """Return the content of a path in the tree as it will be with some changes."""
+        """Return the content of a path in the tree, or in ``changed`` if it is there."""
         if path in changed:
             return changed[path]
         return self._tree.read(self._paths[path].oid) if path in self._paths else b""
 
     def _format_files(self) -> Files:
-        """Return ``.gitattributes`` and the format file, where the tree has others."""
+        """Return ``.gitattributes`` and the format file, if they differ from the tree's."""
         texts = {ATTRIBUTES: ATTRIBUTES_TEXT, FORMAT: FORMAT_TEXT}
         return {path: data for path, data in texts.items() if self._content(path) != data}
 
     # --- lines that leave the tree ----------------------------------------------------------------------------------
 
     def _strip_purged(self, out: Outgoing) -> None:
-        """Add the files of the tree that hold values under a purge mark, without these values.
+        """Add the files of the tree that have purged values, without these values.
 
-        A file that was clean under the same marks is not read again.
+        A file that was already searched for the same marks is not read again.
         """
         workspace, tree = self._workspace, self._tree
         ids = workspace.db.purged_ids()
@@ -195,7 +195,7 @@ class Outbox:
         out.files |= stripped
 
     def note_stripped(self, out: Outgoing) -> None:
-        """Note that the fetched tree holds no value that the present marks cover."""
+        """Record that the fetched tree has no value that the present marks cover."""
         if out.stripped:
             self._workspace.state.put(**{_STRIPPED: f"{self._tree.head()} {out.stripped}"})
 
@@ -205,9 +205,9 @@ class Outbox:
         return size < self._workspace.config.keep.edition_always_bytes
 
     def _is_heavy(self, kind: Kind) -> bool:
-        """Return whether the shards are to be read: in a small clan always, else when they outgrow a share.
+        """Return whether the shards are worth reading: always in a small clan, else once they exceed a share.
 
-        So an edition, and dropping what it covers, costs a constant amount by line.
+        So editions, and dropping the lines that they cover, have a constant amortised cost for each line.
         """
         shards = sum(blob.size for path, blob in self._paths.items() if path.startswith(f"{kind.name}.d/"))
         bytes_max = self._workspace.config.keep.edition_uncovered_share * self._size(kind)
@@ -216,7 +216,7 @@ class Outbox:
     def _drop_covered(self, changed: Files, *, always: bool) -> None:
         """Drop the lines of shards that the tree's edition covers.
 
-        Only by the edition that was fetched: the line that covers one that goes is known to stay.
+        Only the fetched edition counts: its lines are known to be on the remote when those of the shards go.
         """
         for kind in KINDS:
             if kind.edition in self._paths and (always or self._is_heavy(kind)):
@@ -267,12 +267,12 @@ class Outbox:
             return False
         if sum(len(kept) for _, kept in self._uncovered(kind, {}).values()) > share * self._size(kind):
             return True
-        self._workspace.db.note(f"not due: {kind.name}", mark)  # the same files are read once
+        self._workspace.db.note(f"not due: {kind.name}", mark)  # so that the same files are not read again
         return False
 
 
 def _is_retired(part: Line) -> bool:
-    """Return whether a part of a record retires what it adds itself."""
+    """Return whether a part of a record adds a lesson and retires it again."""
     return not fold(part).is_present and any(part.has_removed(writer, None) for writer in part.by_writer())
 
 
@@ -294,9 +294,9 @@ def _joined(lines: Iterable[bytes]) -> bytes:
 
 
 def _entries_under(ids: set[str], kind: Kind, edition: bytes) -> dict[str, Entry]:
-    """Return the entries of an edition under some ids, joined, by name."""
+    """Return the entries of an edition with some ids, joined, by name."""
     wanted_ids = {each.encode() for each in ids}
-    # Most lines have other ids, and are not parsed.
+    # Most lines have other ids, and need not be parsed.
     some = (raw for _, raw in LineReader().raw_lines([edition], kind.edition) if _id_in(raw) in wanted_ids)
     entries: dict[str, Entry] = {}
     for _, entry in LineReader().entries(kind, [b"\n".join(some)], kind.edition):
@@ -324,7 +324,7 @@ PRIVATE = "scope is private"
 
 
 def gate(entry: Entry) -> list[str]:
-    """Return the reasons why an entry must not be sent; none when it may."""
+    """Return the reasons why an entry must not be sent; [] if it may."""
     if isinstance(entry, Line):
         items = [*entry.items()]
         if ("scope", "private") in items:
@@ -340,8 +340,8 @@ def gate(entry: Entry) -> list[str]:
 
 
 def gate_texts(texts: list[str]) -> list[str]:
-    """Return the reasons why texts must not be sent."""
-    if screening.is_harmless("\n".join(texts)):  # then each of them is
+    """Return the reasons why texts must not be sent; [] if they may."""
+    if screening.is_harmless("\n".join(texts)):  # then each text is harmless, too
         return []
     kinds = sorted({kind for text in texts for kind in screening.screen(text).secrets})
     found = [f"holds a secret ({', '.join(kinds)})"] if kinds else []

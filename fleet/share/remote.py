@@ -1,4 +1,4 @@
-"""Values that pass between the exchange and a clan's remote, which keeps commits of files and knows no patterns.
+"""Values that pass between the exchange and a clan's remote, which stores commits of files and does not parse them.
 
 A transport is one class with the methods ``fetch`` and ``push`` of ``GitRemote``, and one suite,
 ``tests/contract/test_remote.py``, runs over all of them. Delivery at least once and in any order is enough, since the
@@ -11,27 +11,27 @@ from fleet.model.errors import FleetError
 from fleet.store import tree
 
 Files = dict[str, bytes]
-"""Changed files: path under clan-learnings to content; ``b""``: the path is removed."""
+"""Changed files: path under clan-learnings to content; ``b""`` removes the path."""
 
 Mark = str
-"""A commit of the workspace's tree store. ``""``: nothing was fetched, or the branch does not exist."""
+"""Commit in the workspace's tree store; "" if nothing was fetched yet, or the branch does not exist."""
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """Result of a push that somebody else's preceded. No error: fetch, join, push again."""
+    """Result of a push that came after somebody else's. It is no error: the caller fetches, joins and pushes again."""
 
     reason: str
 
 
 class RemoteUnavailable(FleetError):  # noqa: N818 - a state of the world more often than an error
-    """The far side gave no answer (``is_offline``: nothing did, as without a network); a push may have arrived."""
+    """The remote did not answer (``is_offline``: it was not reached at all); a push may have arrived nevertheless."""
 
     exit_code = 5
     is_offline = False
 
 
 class RemoteRefused(FleetError):  # noqa: N818 - the far side's own word
-    """The far side refused: a hook, a permission. Its screened words are in the message."""
+    """The remote refused, by a hook or for a missing permission. Its screened words are in the message."""
 
     exit_code = 3
 

@@ -41,7 +41,7 @@ HOMES = homes.DEFAULT
 """First part of the paths of the homes in a backup, wherever they are in a workspace."""
 
 SENT = ".fleet/sent"
-"""File in the backups of fleet 0.1: what was sent."""
+"""File in the backups of fleet 0.1, with the lines that were sent."""
 
 _SINGLE = frozenset({homes.CONFIG, REPLICAS, LOCAL, SENT})
 _BLOCK = tarfile.BLOCKSIZE
@@ -149,7 +149,7 @@ def _collect(workspace: Workspace) -> tuple[dict[str, Path], list[str]]:
 
 
 def _add(files: dict[str, Path], left: list[str], file: Path, path: str, root: Path) -> None:
-    """Add a file to those of a backup, or its own path to those that are left out."""
+    """Add a file to ``files`` if a backup may have it, else its path to ``left``."""
     is_behind_link = any(parent.is_symlink() for parent in file.parents if root in parent.parents)
     is_fit = _is_place(path) and is_plain(file) and _fits(path) and not is_behind_link
     if is_fit and file.stat().st_size <= MEMBER_BYTES_MAX:
@@ -226,7 +226,7 @@ def _is_storable(value: object) -> bool:
 
 
 def members(source: Path) -> Iterator[Member]:
-    """Yield the members of an archive, one by one, good and refused; raise ``RefusedError`` for no whole archive."""
+    """Yield the members of an archive, good and refused; raise ``RefusedError`` for a damaged or foreign archive."""
     if not source.is_file():  # a pipe may never end, and cannot be read twice
         raise RefusedError(f"{source} is no plain file: nothing was restored from it")
     try:
@@ -251,7 +251,7 @@ def _members(packed: gzip.GzipFile) -> Iterator[Member]:
         seen.add(info.name)
         data = _take(packed, info.size, limits.LINE_BYTES_MAX if reason else info.size)
         yield Member(info.name, data, reason)
-    # To the end, where gzip has its checksum.
+    # Read on to the end, where gzip has its checksum.
     if not block.startswith(b"\0"):
         raise EOFError("it ends too early")
     while rest := packed.read(limits.BLOCK_BYTES):

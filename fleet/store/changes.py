@@ -1,9 +1,9 @@
 """Search of a folder tree for files that changed since a moment, with a limit on entries and on time; fingerprints.
 
-What counts is each file's *change* time (ctime), not its modification time: it moves with every write, and also with
-what leaves a modification time as it was: ``chmod +x``, ``mv``, ``cp -p``, ``tar x``. Nobody can set it back. A
-folder's moves when something in it is deleted. Beyond a limit the answer is yes: then nothing is stopped, which is the
-safe side. Standard library only, for the hook's sake.
+Each file's *change* time (ctime) is compared, not its modification time: it moves with every write, and also with
+commands that keep the modification time: ``chmod +x``, ``mv``, ``cp -p``, ``tar x``. Nobody can set it back. A folder's
+time moves when something in it is deleted. Beyond a limit the answer is yes, which is the safe one: no attempt is
+stopped. The module uses only the standard library, since hooks import it.
 """
 
 # ruff: noqa: PTH113, PTH116, PTH118, PTH120, PTH206
@@ -35,7 +35,7 @@ SKIPPED = frozenset(
         ".gemini .copilot .opencode .cursor"
     )
 )
-"""Folders that version control, builds, tests, editors and hosts write for themselves: a change there opens no door."""
+"""Folders that version control, builds, tests, editors and hosts write for themselves: changes there do not count."""
 
 _CLAN = "clan-learnings"
 _OWN_AT_THE_ROOT = frozenset(str.split(".agents.local.md .agents"))
@@ -83,7 +83,7 @@ class Changes:
         return any(walk.has_change(folder) for folder in folders)
 
     def is_own(self, path: str) -> bool:
-        """Return whether a path is fleet's own: a log that is written there mends no failure."""
+        """Return whether a path is fleet's own: to write a log there does not fix a failure."""
         below = os.path.relpath(os.path.realpath(path), os.path.realpath(self._root))
         parts = below.split(os.sep)
         if parts[0] in (".fleet", _CLAN) or parts[0] in _OWN_AT_THE_ROOT:
@@ -116,11 +116,11 @@ def _worktree(folder: str, root: str) -> str:
 
 
 def moment(handle: int) -> int:
-    """Return the file system's clock, in ns, such that all that was written before is earlier than it.
+    """Return the file system's clock in ns: everything that was written before the call has an earlier time.
 
-    Read by touching an open file of ours, since the system's own clock may run ahead of the one that files are stamped
-    with. Then waits, at most ``CLOCK_TICK_S_MAX``, for the next tick: what a build wrote up to now is before it. Where
-    ticks are longer (seconds, on some file systems), what is edited then shares one with it, and counts as changed.
+    The clock is read by touching an open file of ours, since the system's own clock may run ahead of the one that
+    stamps files. The function waits for the next tick, at most ``CLOCK_TICK_S_MAX``, so that what a build wrote is
+    earlier. Where ticks are longer (seconds, on some file systems), a file of the same tick counts as changed.
     """
     first = _touched(handle)
     until = time.monotonic() + CLOCK_TICK_S_MAX

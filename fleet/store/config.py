@@ -181,7 +181,7 @@ class Live(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ] = "clan"
     serve: bool = False
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = limits.LIVE_PORT
-    token_env: _Variable = "FLEET_LIVE_TOKEN"  # noqa: S105 - where it stands, not what it is
+    token_env: _Variable = "FLEET_LIVE_TOKEN"  # noqa: S105 - the variable with the token, not the token
 
 
 class Semantic(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -370,7 +370,7 @@ def _section(path: Path, name: str, table: dict[str, Any], config: Config) -> An
 
 
 def _wrong(section: str, key: str, value: str, why: Exception) -> str:
-    """Return what is wrong with a setting: its name, or its value and what that may be."""
+    """Return the fault of a setting: an unknown name, or a wrong value with the rule for it."""
     kinds = {field.name: field.type for field in msgspec.structs.fields(_SECTIONS[section])}
     if key not in kinds:
         return f"{key[:40]} is not a setting"
@@ -435,7 +435,7 @@ def _parts(name: str) -> tuple[str, str]:
 
 
 def find(name: str) -> list[str]:
-    """Return the names of a setting, of those of a section, or for "" of all; raise ``UsageError`` for no name."""
+    """Return the full names for a setting, a section, or "" for all; raise ``UsageError`` for an unknown name."""
     settings_ = _names()
     if matches := [setting for setting in settings_ if name in ("", setting, _parts(setting)[0])]:
         return matches
@@ -496,7 +496,7 @@ def with_value(text: str, name: str, value: Any) -> str:
 
 
 def _comment(line: str) -> str:
-    """Return the comment behind a setting, "" for none."""
+    """Return the comment after a setting, "" for none."""
     starts = (mark.start() for mark in re.finditer("#", line))
     return next((line[start:] for start in starts if _is_toml(line[:start])), "")
 
@@ -509,7 +509,7 @@ def _is_toml(text: str) -> bool:
 
 
 def as_toml(value: Any) -> str:
-    """Return a value as TOML, of which JSON is a subset except for tables, and for DEL in a text."""
+    """Return a value as TOML, by JSON: only tables, and DEL in a text, are written differently in TOML."""
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{as_toml(key)} = {as_toml(inner)}' for key, inner in value.items())} }}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""Consent to what a shared file asks for: where text goes, and whose enters a memory, only by a person's yes here.
+"""Consent to what a shared file asks for: only after a person's yes here is text sent, or others' lessons remembered.
 
 A ``fleet.toml`` travels with a repository, so anybody may have written it. Before something is sent,
 ``workspace.state.agrees(KIND, value)`` is checked, where the value has everything that decides what goes where: the
@@ -18,7 +18,7 @@ from fleet.model.errors import UsageError
 REMOTE = "remote"
 """The git remote of the clan, and its branch if that is not the default."""
 REMOTE_BEFORE = "remote before"
-"""The remote, in the same form, that the present one took the place of: an undo may put its yes back."""
+"""The remote that the present one replaced, in the same form: an undo may restore the consent to it."""
 LIVE = "live"
 """A live room: address, room, and the variable with its token."""
 SEMANTIC = "semantic"
@@ -30,7 +30,7 @@ WEBHOOK = "webhook"
 AUTHOR = "author"
 """The ``Name <address>`` of commits to the clan's branch."""
 OTHERS = "others"
-"""The numbers from which lessons of others enter a memory by themselves."""
+"""The thresholds from which on others' lessons enter a memory without a question."""
 
 _OURS = r"FLEET_[A-Z0-9_]{1,120}"
 
@@ -51,7 +51,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Endpoint:
-    """Address that lessons may be sent to: over HTTP, or, with the scheme ``ws``, that of a live server."""
+    """Address that lessons may be sent to, over HTTP, or with the scheme ``ws`` to a live server."""
 
     def __init__(self, url: str, scheme: Literal["http", "ws"] = "http") -> None:
         self.url = url
@@ -67,7 +67,7 @@ class Endpoint:
         except ValueError:
             parts, host, has_port = urlsplit(""), "", False
         is_safe = parts.scheme == f"{scheme}s" or (parts.scheme == scheme and is_loopback(host))
-        is_whole = scheme == "http" or not (parts.query or parts.fragment)  # the name of a room goes behind it
+        is_whole = scheme == "http" or not (parts.query or parts.fragment)  # the name of a room is appended to it
         is_plain = url.isprintable() and " " not in url and "@" not in parts.netloc
         if not (is_safe and host and has_port and is_whole and is_plain):
             start = f"{parts.scheme}://" if url.lower().startswith(f"{parts.scheme}://") else ""

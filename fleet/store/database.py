@@ -1,12 +1,12 @@
-"""The two SQLite files of a workspace: one that is derived, and one that is not.
+"""The two SQLite files of a workspace: one is derived from other files, the other is not.
 
 ``Database`` holds one materialised view: the join of line files, one row for each pattern and discovery. Everything in
-it can be computed again, so what is damaged is deleted and made anew. The number of
-the schema stands in the file's name: two versions of fleet never share one. Lessons are looked up by their words here,
-too, for queries that refresh the rows first and for a hook that cannot wait for that.
+it can be computed again, so a damaged file is deleted and rebuilt. The number of the schema is part of the file's name,
+so two versions of fleet never share a file. Lessons are looked up by their words here, too, by queries that refresh the
+rows first and by a hook that cannot wait for that.
 
-``Local`` is what this machine alone knows and cannot compute again (``.fleet/local.db``): consent, pause and
-exposures. Never derived, never deleted by fleet; ``fleet backup`` carries it.
+``Local`` holds what only this machine knows and cannot compute again (``.fleet/local.db``): consent, pause and
+exposures. Fleet never deletes it; ``fleet backup`` includes it.
 """
 
 import math
@@ -34,7 +34,7 @@ _SCHEMA, _LOCAL_SCHEMA = (
 )
 
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
-"""End of a journal that names another file, which SQLite deletes once it has rolled back by that journal."""
+"""End of a journal that names another file: SQLite deletes that file after it has rolled back by the journal."""
 
 # A damaged file makes SQLite, and Python's module around it, raise any of these.
 TROUBLE: tuple[type[Exception], ...] = (
@@ -50,16 +50,16 @@ TROUBLE: tuple[type[Exception], ...] = (
 )
 _UNWRITABLE = {getattr(sqlite3, f"SQLITE_{name}") for name in ("READONLY", "FULL", "IOERR", "CANTOPEN", "PERM")}
 _HINDERED = ("BUSY", "LOCKED", "NOMEM", "INTERRUPT", "AUTH", "PROTOCOL")
-# None of these means that the file is damaged: making it anew would help nobody.
+# None of these means that the file is damaged, so a new one would not help.
 _NO_DAMAGE = _UNWRITABLE | {getattr(sqlite3, f"SQLITE_{name}") for name in _HINDERED}
 
 
 class _DamagedError(sqlite3.DatabaseError):
-    """Error of a row that is not what was written: SQLite itself does not notice that (36 of 60 changed pages)."""
+    """Error of a row with a wrong checksum: SQLite itself misses such damage (in 36 of 60 changed pages)."""
 
 
 class Database:
-    """One database file, or, with ``None``, one in memory. Only a test does not wait for the disk (``durable``)."""
+    """One database file, or without a path one in memory. ``durable``: False to skip fsync for a temporary one."""
 
     def __init__(self, path: Path | None, *, durable: bool = True) -> None:
         self.path = path
@@ -113,7 +113,7 @@ class Database:
 
     @contextmanager
     def transaction(self, wait_s: float = BUSY_S) -> Iterator[sqlite3.Connection]:
-        """Hold the right to write while the block runs: all of it, or nothing. It raises ``BusyError`` after a wait."""
+        """Hold a write transaction: the block's writes are committed all or not at all. Raises ``BusyError``."""
         connection = self.open()
         connection.execute(f"PRAGMA busy_timeout = {int(wait_s * 1000)}")
         try:
@@ -186,7 +186,7 @@ def _make_tables(connection: sqlite3.Connection) -> None:
 def without_indexes(connection: sqlite3.Connection, *, are_made: bool) -> Iterator[None]:
     """Hold a new database without its indexes while the block fills it; then, if ``are_made``, each is made in one go.
 
-    Row by row, an index of what comes in no order costs more than all else that SQLite does.
+    To update an index row by row, in no order, costs more than all other work of SQLite.
     """
     query = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL"
     indexes = connection.execute(query).fetchall()
@@ -214,7 +214,7 @@ def checksum(data: bytes) -> bytes:
 
 
 def checked(line: object, hash_: object) -> bytes:
-    """Return a row's line; raise ``DatabaseError`` where it is not what was written."""
+    """Return a row's line; raise ``DatabaseError`` if it does not have this checksum."""
     if not isinstance(line, bytes) or checksum(line) != hash_:
         raise _DamagedError("a row of the database is not what was written")
     return line
@@ -226,7 +226,7 @@ def is_unwritable(why: Exception) -> bool:
 
 
 def is_damage(why: Exception) -> bool:
-    """Return whether a new file may help, and not only another time or another disk."""
+    """Return whether the error means a damaged file, which a new one replaces, and not a busy or full disk."""
     if isinstance(why, FleetError):
         return False
     return getattr(why, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _NO_DAMAGE
@@ -314,7 +314,7 @@ class Local:
 
     @property
     def exists(self) -> bool:
-        """True where there is something to read: a link is not, nor what lies in a folder that may not be entered."""
+        """True if there is a file to read; False for a link, and in a folder that may not be entered."""
         try:
             return self.path.stat().st_size > 0 and not _link_on(self.path)
         except OSError:
@@ -322,7 +322,7 @@ class Local:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Hold the right to write while the block runs; all of it is kept, or nothing."""
+        """Hold a write transaction: the block's writes are committed all or not at all."""
         connection = self.connection()
         with self.explained():
             connection.execute("BEGIN IMMEDIATE")
@@ -336,7 +336,7 @@ class Local:
         return str(row[0]) if row else ""
 
     def note_look(self, generation: int, at: str) -> None:
-        """Note that a person looked, or joined: what comes from here on is new."""
+        """Record that a person looked, or joined: what comes later counts as new."""
         self.put(looked=f"{generation} {at}")
 
     def last_look(self) -> tuple[str, str]:
@@ -379,16 +379,16 @@ class Local:
         self._write(("DELETE FROM consent WHERE kind = ? AND ? IN ('', value)", [(kind, value and self.here(value))]))
 
     def here(self, value: str) -> str:
-        """Return a value or a key as it is kept where it holds on this machine alone.
+        """Return a value or key as it is stored if it holds on this machine alone: after the machine's fingerprint.
 
-        A repository may bring a ``.fleet`` along, but its author does not know this machine.
+        A repository may bring a ``.fleet`` along, but its author does not know this fingerprint.
         """
         return f"{self._machine()} {value}"
 
     def was_shown(self, agent: str, ids: Iterable[str], before_ms: int) -> bool:
         """Return whether one of these lessons was shown to this agent, here, before a point in time.
 
-        False where nothing can be read: an exposure measures, and a correction does not wait for it.
+        False if the database cannot be read: exposures are statistics, which must not stop a correction.
         """
         wanted = list(dict.fromkeys(ids))
         query = "SELECT 1 FROM exposure WHERE agent = ? AND first_ms < ? AND pattern IN ({}) LIMIT 1"
@@ -443,9 +443,9 @@ class Local:
 
 
 def _link_on(path: Path) -> Path | None:
-    """Return the link that stands in the place of a file, or of its folder; None where none does, or none can be seen.
+    """Return the link that is in the place of a file, or of its folder; None for no link, or an unreadable folder.
 
-    SQLite follows both: without a look, a hostile repository's link has a database made where it leads to.
+    SQLite follows links: a hostile repository's link would make it create a database wherever the link leads.
     """
     with suppress(OSError):
         return next((each for each in (path.parent, path) if each.is_symlink()), None)
@@ -453,7 +453,7 @@ def _link_on(path: Path) -> Path | None:
 
 
 def _use_wal(connection: sqlite3.Connection, wait_s: float) -> None:
-    """Switch a database to a write-ahead log. SQLite's own timeout does not hold for the lock that this takes."""
+    """Switch a database to a write-ahead log. SQLite's own timeout does not apply to the lock that this takes."""
     until = time.monotonic() + wait_s
     while True:
         try:
@@ -471,7 +471,7 @@ def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
     try:
         _use_wal(connection, wait_s)
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
-        connection.execute("PRAGMA fullfsync = ON")  # as ``Files``: macOS alone knows it
+        connection.execute("PRAGMA fullfsync = ON")  # as in ``Files``; only macOS knows it
         connection.execute("PRAGMA secure_delete = ON")
         _check_schema(connection)
         connection.executescript(_LOCAL_SCHEMA)
@@ -489,7 +489,7 @@ def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
 def _check_schema(connection: sqlite3.Connection) -> None:
     """Raise ``DatabaseError`` for a local database with a trigger or a view, or with a table that is not as fleet's.
 
-    A repository may bring one along in which the yes to one thing is made one to all.
+    A repository may bring one along in which a trigger turns the consent to one value into consent to all.
     """
     ours = _LOCAL_SCHEMA.replace(" IF NOT EXISTS", "")
     query = "SELECT type, lower(tbl_name), name, sql FROM sqlite_master WHERE sql IS NOT NULL"

@@ -166,9 +166,9 @@ class Files:
     def lock(self, path: Path, wait_s: float = limits.LOCK_WAIT_S) -> Iterator[None]:
         """Hold an exclusive lock while a ``with`` block runs. It ends with its process, so it is never stale.
 
-        It raises ``BusyError`` after ``wait_s``, and ``DiskError`` where it has no file, or the file system no locks.
+        Raises ``BusyError`` after ``wait_s``, ``DiskError`` if its file cannot be made, or the disk knows no locks.
         """
-        if path.parent != self.root and is_no_folder(path.parent):  # no correction is lost: all use the file beside it
+        if path.parent != self.root and is_no_folder(path.parent):  # every process then locks a file beside it
             path = path.parent.with_name(path.name)
         with self._writing(path):
             self._prepare(path)
@@ -255,10 +255,10 @@ class Files:
             rest = rest[written:]
 
     def _truncate(self, handle: int, size: int, data: bytes) -> None:
-        """Truncate data that is not acknowledged: else half a line stays, and is refused at every load.
+        """Remove data that was written but not acknowledged: half a line would be refused at every load.
 
-        It is a beginning of the data, or an end, where the system claimed to have written more than it had. If an
-        editor has appended to it meanwhile, it stays.
+        The file must end with a beginning of the data, or with an end of it if the system claimed to have written more
+        than it had. Otherwise an editor has appended to it meanwhile, and everything stays.
         """
         with suppress(OSError):
             written = os.pread(handle, len(data) + 1, size)
@@ -287,7 +287,7 @@ class Files:
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a page, many at once; of one that is too long no more is in memory than a line may have."""
+    """Yield a page in pieces of many lines; of an overlong line, at most the limit of a line is in memory."""
     note, most = b"<!-- a line of %d bytes is not read -->", limits.PAGE_LINE_BYTES_MAX
     line, size = b"", 0  # what is read of the present line
     while block := file.read(limits.BLOCK_BYTES):
@@ -382,7 +382,7 @@ def fingerprint(status: os.stat_result) -> str:
 
 
 def modified_ms(path: Path) -> int:
-    """Return when a file was last written, milliseconds since 1970; raise ``OSError`` where there is none to see."""
+    """Return when a file was last written, in milliseconds since 1970; raise ``OSError`` if it cannot be seen."""
     return int(path.stat().st_mtime * 1000)
 
 

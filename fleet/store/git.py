@@ -1,9 +1,9 @@
-"""git as a tool, and fleet's own bare repository: a mirror of the clan's branch, made anew whenever it is gone.
+"""Runner of git, and fleet's own bare repository: a mirror of the clan's branch, rebuilt whenever it is missing.
 
-No prompt and no hook is ever involved, no process is left behind, output is limited, and no secret is shown. ``Bare``
-is plumbing over fleet's repository, without work tree, index or filters; everything in it can be fetched again.
-``output`` and ``changed_files`` read the user's own repository, whose settings may be anybody's: they connect to
-nothing, and run nothing that it names.
+git never prompts and runs no hook, leaves no process behind, prints a limited amount, and shows no secret. ``Bare``
+runs plumbing commands on fleet's repository, without work tree, index or filters; all of it can be fetched again.
+``output`` and ``changed_files`` read the user's own repository. Anybody may have written its settings: so they connect
+to nothing, and run no program that it names.
 """
 
 import io
@@ -33,7 +33,7 @@ OUT_BYTES_MAX = 64 * 1024 * 1024
 _REASON_LINES_MAX = 6
 _REASON_LINE_CHARS_MAX = 300
 
-# Variables of git's that pass: how to reach and trust the far side. All others (GIT_DIR, GIT_INDEX_FILE,
+# Variables of git that are passed on to it: how to reach and trust the remote. All others (GIT_DIR, GIT_INDEX_FILE,
 # GIT_OBJECT_DIRECTORY, GIT_TRACE ...) belong to the caller of fleet, such as a git whose hook runs it.
 _KEPT = frozenset(
     {
@@ -59,13 +59,13 @@ _SETTINGS = (
     "core.hooksPath=/dev/null",
     "core.attributesFile=/dev/null",
     "core.fsmonitor=false",
-    # Both are known since git 2.36; an older one ignores them. Measured on a quiet disk: 1 to 2 ms a push. Without, a
-    # power cut leaves empty objects behind. We would notice and fetch all anew, which costs more than the waiting.
+    # Both are known since git 2.36; an older one ignores them. Measured on a quiet disk: 1 to 2 ms a push. Without
+    # them, a power cut leaves empty objects, and fetching all again costs more than these fsyncs.
     "core.fsync=all",
     "core.fsyncMethod=fsync",
     STREAMED,
     "pack.windowMemory=64m",
-    # A commit is a pack, whose two files are synced, and no four loose objects: unpacking them is another process, too.
+    # A commit is stored as one pack of two files: four loose objects would cost more fsyncs, and a process to unpack.
     "fastimport.unpackLimit=0",
     "transfer.fsckObjects=true",
     "fetch.fsckObjects=true",
@@ -80,9 +80,9 @@ _SETTINGS = (
     "maintenance.auto=false",
     "protocol.ext.allow=never",
     "credential.interactive=false",
-    # The yes of a person is for one address, and a server may name any other.
+    # A person agreed to one address, and a server may redirect to any other.
     "http.followRedirects=false",
-    # What a repository that is unpacked, or lies in a folder of another, would name programs for.
+    # A repository that was unpacked, or that lies inside another, could name programs for these.
     "log.showSignature=false",
     "core.checkStat=default",
     "core.trustCtime=true",
@@ -97,7 +97,7 @@ class GitFailed(Exception):  # noqa: N818 - an outcome
     """Error: a git command failed or was stopped, with its screened message. None of its processes is left."""
 
     advice = ""
-    """Advice about it, where it is no matter of reaching the remote."""
+    """Advice to a person, if the failure has another cause than an unreachable remote."""
 
 
 class _TimeUpError(GitFailed):
@@ -113,7 +113,7 @@ class GitDamaged(GitFailed):
 
 
 def _environment(inherited: Mapping[str, str], connect_s: float) -> dict[str, str]:
-    """Return the environment of a git of ours: the user's own way in stays, prompting and other repositories go."""
+    """Return the environment for git: with the user's settings of access, without prompts or other repositories."""
     env = {
         name: value
         for name, value in inherited.items()
@@ -176,7 +176,7 @@ def may_track(root: Path, folder: str) -> bool:
 
 
 def refusal(folder: Path) -> str:
-    """Return why git does not look into the repository around a folder, as where another user owns it; "" otherwise."""
+    """Return git's reason for refusing the repository around a folder, such as another owner; "" if it does not."""
     err = _done(folder, ("rev-parse", "--git-dir")).err
     return _shown_reason(err) if "safe.directory" in err else ""
 
@@ -212,11 +212,11 @@ def _shown_reason(err: str, hidden: Sequence[str] = ()) -> str:
 # --- fleet's own repository -----------------------------------------------------------------------------------------
 
 FETCHED = "refs/fleet/fetched"
-"""The tree that the workspace has taken in: an input of the fold."""
+"""Ref of the tree that the workspace has joined: an input of the fold."""
 SEEN = "refs/fleet/seen"
-"""The remote's head as last seen."""
+"""Ref of the remote's head as last seen."""
 NEXT = "refs/fleet/next"
-"""The commit that is about to be pushed."""
+"""Ref of the commit that is about to be pushed."""
 _NAMELESS = "fleet"
 _MACHINE = "Fleet-Machine"
 """Trailer with the machine's pseudonym, in commits that bear a person's identity."""
@@ -283,12 +283,12 @@ class Entry(NamedTuple):
 
 
 class Bare:
-    """A bare repository of fleet's own. Whatever reads it raises ``GitDamaged`` where an object is not here.
+    """Fleet's own bare repository. Methods that read from it raise ``GitDamaged`` for a missing object.
 
     Args:
         hidden: strings that must not be shown, such as the password of an address.
-        listings: entries of trees by commit, shared by all who work in the same repository. They are never stale.
-        places: files, and folders with a slash behind them, which are read of a tree that is too large to list.
+        listings: entries of trees by commit, shared by all users of the same repository. They are never stale.
+        places: what to list of a tree that is too large to be listed whole: files, and folders with a final slash.
     """
 
     def __init__(
@@ -323,7 +323,7 @@ class Bare:
             OSError: the folder cannot be used, or there is no git.
         """
         until = time.monotonic() + self._timeout_s
-        self.folder.parent.mkdir(exist_ok=True)  # and none above: a workspace that was taken away is not made again
+        self.folder.parent.mkdir(exist_ok=True)  # no folder above: a workspace that was deleted must not come back
         with Files(self.folder.parent).lock(self.folder.with_name(f"{self.folder.name}.lock"), self._timeout_s):
             self._until = until
             try:
@@ -365,14 +365,14 @@ class Bare:
         """Raise ``GitFailed`` where git would read another configuration or folder, or wait for a pipe or a device."""
         odd = _odd_file(self.folder) if are_files else ""
         named = f": {os.path.relpath(odd, self.folder)} is no plain file" if odd else ""
-        # Asked of the disk by name, since one that ignores case has it under others, too.
+        # Each is looked up by name: a disk that ignores case finds it in any spelling, too.
         for each in _ELSEWHERE:
             named = f": {each} leads elsewhere" if os.path.lexists(self.folder / each) else named
         if named or not self.object_format():
             raise GitFailed(f"{self.folder} is not as fleet made it{named}; move it away, it is made anew")
 
     def _create(self, object_format: str) -> None:
-        """Make it elsewhere and rename it, so that it is never half there."""
+        """Create the repository under another name and rename it, so that it is never incomplete."""
         new = Path(tempfile.mkdtemp(prefix=f".{self.folder.name}.", dir=self.folder.parent))
         try:
             command = (*GIT, "init", "--quiet", "--bare", "--template=", f"--object-format={object_format}")
@@ -449,14 +449,14 @@ class Bare:
     def pushers(self, commit: str, folder: str, since: str = "") -> dict[str, set[str]] | None:
         """Return the addresses of those who added lines to each file of a folder; None where ``since`` is no ancestor.
 
-        An address is the author's, or the machine's in the trailer of a commit that bears a person's name. Who pushes
-        drops lines from everybody's files: where it takes too long to tell, all who changed a file are returned.
+        An address is the author's, or the machine's in the trailer of a commit in a person's name. Deleted lines do not
+        count, since any push may delete some. If telling takes too long, all who changed a file are returned.
 
         ``since``: only the commits after this one are read; "": all of them.
         """
         shown = f"--format=%x01%m%H%x01%ae%x01%(trailers:key={_MACHINE},valueonly,separator=%x01)"
         commits = ["--boundary", commit, f"^{since}"] if since else [commit]
-        every = ("--full-history", "--sparse")  # else git leaves out commits beyond the folder, and where they go on
+        every = ("--full-history", "--sparse")  # else git omits commits, also boundaries, that do not touch the folder
 
         def log(kind: str) -> bytes:
             command = (*_SMALL, "log", f"--max-count={_HISTORY_MAX}", "--no-renames", kind, *every, shown, *commits)
@@ -511,7 +511,7 @@ class Bare:
     # --- ignored trees and blobs --------------------------------------------------------------------------------------
 
     def fit(self, commit: str) -> tuple[dict[str, Entry], list[str]]:
-        """Return the entries of a commit's tree at safe paths, and the paths that are unsafe in any tree."""
+        """Return the entries of a commit's tree that have safe paths, and the other paths."""
         entries = self.listing(commit)
         safe = {path: entry for path, entry in entries.items() if _is_fit(path, entry.mode)}
         return safe, [path for path in entries if path not in safe]
@@ -524,7 +524,7 @@ class Bare:
         return {}
 
     def ignore(self, reasons: Mapping[str, str]) -> None:
-        """Add to the blobs that are ignored."""
+        """Add blobs, or commits, to those that are ignored: id to reason."""
         if reasons:
             data = json.dumps(self.ignored() | dict(reasons)).encode()
             Files(self.folder.parent).replace(self._ignored_file, data)
@@ -557,7 +557,7 @@ class Bare:
                 _stop(reader)
 
     def _request(self, oid: str) -> "tuple[subprocess.Popen[bytes], IO[bytes], int]":
-        """Request a blob; return the reader, its output (behind the head: the content, a line end), and the size."""
+        """Request a blob; return the reader, its output up to where the content begins, and the content's size."""
         is_new = self._reader is None
         if self._reader is None:
             self._reader = self._start_reader()
@@ -599,7 +599,7 @@ class Bare:
         return self.git("log", "-1", "--format=%cn <%ce>", commit).out.decode("utf-8", "replace").strip() or "nobody"
 
     def bringer(self, oid: str, head: str) -> str:
-        """Return the oldest commit of a history that is, or brought, an object; "" where git finds none."""
+        """Return the oldest commit of a history that is an object, or that introduced it; "" if git finds none."""
         log = ("log", f"--max-count={_HISTORY_MAX}")
         rows = self.git(*log, "--format=%H %T", head).out.decode("ascii").splitlines()
         brought = [row.split()[0] for row in rows if oid in row.split()]
@@ -638,7 +638,7 @@ class Bare:
         """Run a script of fast-import; return the id that it prints."""
         with tempfile.TemporaryFile(dir=self.folder) as stdin:
             stdin.writelines(script)
-            # --force: the ref only keeps the objects from being collected, whatever it pointed to before.
+            # --force: the ref may point anywhere before, since it only protects the objects from garbage collection.
             done = self.git("fast-import", "--quiet", "--force", stdin=stdin)
         made = done.out.decode("ascii", "replace").strip()
         if done.code == 0 and _ID.fullmatch(made):
@@ -673,7 +673,7 @@ class Bare:
         until: float | None = None,
         is_tied: bool = False,
     ) -> Done:
-        """Run a command; raise ``GitFailed`` if the repository is not as fleet made it. Others as ``process.run``."""
+        """Run a git command; raise ``GitFailed`` if it was stopped, or if the repository is not as fleet made it."""
         self._check(are_files=not self._until)  # else they were checked when it was locked
         if stdin:
             stdin.seek(0)  # flushes too
@@ -683,7 +683,7 @@ class Bare:
         return _run(command, folder=self.folder, env=self._env, until=until, stdin=stdin, is_tied=is_tied)
 
     def _output(self, *arguments: str, until: float | None = None) -> bytes:
-        """Return the output of a command that stays on this machine; a failure of it is an exception."""
+        """Return the output of a command that stays on this machine; raise ``failure`` if it fails."""
         done = self.git(*arguments, until=until)
         if done.code:
             raise self.failure(done)

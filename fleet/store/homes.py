@@ -1,9 +1,9 @@
 """Homes: the folders of the agents' own files; and the root of the workspace that a folder is in.
 
 ``fleet.toml`` names the folder in which the homes lie, their place (``[files] home``). ``.fleet/homes`` has a line for
-each place on this machine so far, the present one last: a hook, which parses no TOML, reads it there; while
-``fleet.toml`` cannot be read, logging goes on in the same place; and files left in an earlier place are found. The
-module imports little of the standard library, since hooks import it.
+each place on this machine so far, the present one last. So a hook finds it without parsing TOML, logging goes on in the
+same place while ``fleet.toml`` is unreadable, and files left in an earlier place are found. The module imports little
+of the standard library, since hooks import it.
 """
 
 # ruff: noqa: PTH110, PTH113, PTH114, PTH118, PTH119, PTH120
@@ -43,15 +43,15 @@ NOTES = (
     *(".agents.local.md", ".agents.local.md.backup*"),
     *(".agents/local.md", ".agents/logs/*.md", ".agents/topics/*.md"),
 )
-"""Patterns of the notes of all agents, from the root; notes in a home have the same names."""
+"""Patterns of the files with notes of all agents, from the root; an agent's own notes have these names in its home."""
 _IN_FOLDERS = ("journals/*.md", "skills/*/SKILL.md", *(each for each in NOTES if "/" in each))
 """Patterns of the files that fleet writes in folders of a home."""
 RESTORED = "*.restored-*"
 """Pattern of the files that a restore writes beside a different file of the same name."""
 TEMPORARY = ".*.tmp"
-"""Pattern of the files under which others are written first: a process that is killed leaves one."""
+"""Pattern of temporary files, which are written and then renamed: a process that is killed leaves one."""
 FOLDERS = frozenset(each.partition("/")[0] for each in _IN_FOLDERS)
-"""Names of the folders of a home, whose whole content is the agent's."""
+"""Names of the folders in a home whose whole content belongs to the agent."""
 
 _BYTES_MAX = 64 * 1024
 _CONFIG_BYTES_MAX = 1024 * 1024
@@ -111,7 +111,7 @@ class Homes:
         return "".join(f"{line}\n" for line in (*(old for old in earlier if old != place), place)).encode()
 
     def _in_settings(self) -> str:
-        """Return the place in ``fleet.toml``, if it is written as fleet writes it, else ""."""
+        """Return the place in ``fleet.toml``; "" if the file does not have it in the form that fleet writes."""
         data = read(os.path.join(self._root, CONFIG), _CONFIG_BYTES_MAX)
         for line in (b"\n" + data).partition(b"\n[files]")[2].partition(b"\n[")[0].splitlines():
             key, _, value = line.decode("utf-8", "replace").partition("=")

@@ -1,10 +1,10 @@
 """Ingest: the join of line files and the fetched tree into the database, and the files that follow from a tree.
 
-Inputs are the line files of one folder and the tree as last fetched. ``refresh`` joins what came since; ``take`` moves
-on to another tree and brings the files here in step with it. The rules (docs/adr/0017):
+The inputs are the line files of one folder and the fetched tree. ``refresh`` joins what was added since the last
+refresh; ``take`` moves to another tree and updates the files here to match it. Two rules (docs/adr/0017):
 
-- A file, or a blob of the tree, is read on from where it was read to only if its beginning has the hash that it had.
-- What the tree does not cover stands in a line file before the transaction that records it.
+- Reading of a file or blob continues at the last offset only if the bytes before it still have the recorded hash.
+- Content that the tree does not cover is written to a line file before the transaction that records it.
 """
 
 import json
@@ -48,7 +48,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 _QUICK_BUILD_BYTES_MAX = 8 * 1024 * 1024  # a first build of more than this is left to a caller who can wait
-_FSYNC_FILES_MAX = 256  # more files than that are synced together
+_FSYNC_FILES_MAX = 256  # more files than this are synced together, by sync(2)
 _NAMED_MAX = 3  # files with conflict markers that a warning names
 _REFUSED = "SELECT path, hash FROM refused ORDER BY path, hash"
 _PUT_FILE = "INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?)"
@@ -65,7 +65,7 @@ class Source(msgspec.Struct, frozen=True, order=True):
 
     @classmethod
     def found(cls, path: str, kind: Kind, file: Path) -> "list[Source]":
-        """Return a line file; none where it is a link, or is not there."""
+        """Return the line file at a path as a list, which is empty if the file is missing or a link."""
         return [cls(path, kind, file, file_fingerprint(file))] if is_plain(file) else []
 
 
@@ -73,10 +73,10 @@ class Taken(msgspec.Struct):
     """Result of taking in a tree.
 
     Attributes:
-        lost: what the tree had and no longer has: it goes out again.
-        put_back: paths of files here that lacked what the tree held already: they were deleted, or set back.
-        refused: path and checksum of the lines that could not be read, before any of them left its file or as fetched.
-        changed_ids: of the records and discoveries that are new or changed here, and names of carried lines.
+        lost: entries that the tree before had and this one lacks; they are sent again.
+        put_back: paths of files that lacked lines which the tree before had: deleted, or replaced by an older state.
+        refused: path and checksum of the unreadable lines, of the files as they were and of those that were fetched.
+        changed_ids: ids of records and discoveries that are new or changed here, and names of carried lines.
     """
 
     lost: list[Entry] = []
@@ -86,9 +86,9 @@ class Taken(msgspec.Struct):
 
 
 def clan_sources(clan: Path, own: Callable[[], Collection[str]] = tuple) -> list[Source]:
-    """Return the line files of a clan's folder: editions first, then shards in order. Links are no files.
+    """Return the line files of a clan's folder: editions first, then shards in order. Links are left out.
 
-    Of more shards than a clan may have, the first are read, and those of ``own`` replicas.
+    Of more than ``limits.SHARDS_MAX`` shards, only the first ones and those of ``own`` replicas are returned.
     """
     sources = [each for kind in KINDS for each in Source.found(kind.edition, kind, clan / kind.edition)]
     for kind in KINDS:
@@ -101,7 +101,7 @@ def clan_sources(clan: Path, own: Callable[[], Collection[str]] = tuple) -> list
 
 
 def _shards(folder: Path, kind: Kind) -> list[Source]:
-    """Return the shards in a folder, sorted; none where it is a link, or is not there."""
+    """Return the shards in a folder, sorted; none if the folder is missing or a link."""
     if folder.is_symlink():
         return []
     try:
@@ -114,11 +114,11 @@ def _shards(folder: Path, kind: Kind) -> list[Source]:
 
 
 class _Plan(msgspec.Struct, frozen=True):
-    """New content of a file here: that of the tree's file at its path, followed by lines that the tree does not cover.
+    """New content of a file here: the content of the tree at its path, then the lines that the tree does not cover.
 
     Attributes:
-        oid: of the tree's content there, "" for none.
-        kept: lines of this file that the tree does not cover.
+        oid: id of the tree's content at the path, "" for none; ``gains``: that has lines which the file here lacks.
+        kept, leaving: the other lines of the file: those that stay, and those that the tree or a purge mark covers.
     """
 
     path: str
@@ -143,7 +143,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
 
     Attributes:
         tree: the fetched tree; None for lines that never leave this machine.
-        aside: returns the lines in quarantine: files need not hold those that cannot be read.
+        aside: returns the unreadable lines that are in quarantine, so that files need not keep them.
         changed: called with the generation after each change.
         withhold: stores the changes that a person must decide on, whose file each column came in, and who purged many
             lessons; returns the policy that leaves the changes out. None for lines that nobody else writes.
@@ -162,15 +162,15 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     changed: Callable[[int], object] = bool
     withhold: Callable[[list["Held"], dict[tuple[str, str], str], dict[str, int]], Policy] | None = None
     _generation: int = 0
-    _snapshot: bool | None = None  # inside one: whether it is up to date
-    _is_behind: bool = False  # lines were written that none has joined
+    _snapshot: bool | None = None  # inside a snapshot, whether it is up to date
+    _is_behind: bool = False  # lines were written since the last refresh
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
     def ask(self, act: Callable[[Connection], T]) -> T:
-        """Refresh the rows and return what a function reads from them; again from new rows if they are damaged.
+        """Refresh the rows and return what ``act`` reads from them; damaged rows are rebuilt and read again.
 
-        Inside a ``snapshot`` they are as they were at its beginning.
+        Inside a ``snapshot`` the rows are not refreshed.
         """
         if self._snapshot is None:
             self.refresh()
@@ -206,8 +206,8 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     def refresh(self, wait_s: float = BUSY_S) -> bool:
         """Join what was written since the last refresh.
 
-        Returns False where another process does so and is not done within ``wait_s``: then the rows are as they were.
-        A first build of a large clan is left to a caller that can wait for it.
+        Returns False, with the rows unchanged, if another process holds the write lock for all of ``wait_s``; also if a
+        large clan's database is missing and ``wait_s`` is too short to build it.
         """
         try:
             return self._refreshed(wait_s)
@@ -272,7 +272,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         self.database = Database(None)
 
     def _build(self, wait_s: float) -> bool:
-        """Build the database in a second file: nobody ever reads half of it. Return whether that was possible."""
+        """Build the database in a second file, so that nobody reads an incomplete one; return whether it was built."""
         path = self.database.path
         assert path is not None  # noqa: S101 - one in memory always exists
         if wait_s < BUSY_S and sum(_size(source.file) for source in self.sources()) > _QUICK_BUILD_BYTES_MAX:
@@ -290,7 +290,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
 
     @contextmanager
     def _made(self, suffix: str, *, is_searched: bool = True) -> Iterator[Database]:
-        """Hold a database made of all inputs, in a file beside ours that is deleted afterwards."""
+        """Hold a new database built from all inputs, in a file beside ours that is deleted afterwards."""
         path = self.database.path
         assert path is not None  # noqa: S101 - asked of a file
         fresh = Database(path.with_name(path.name + suffix), durable=False)
@@ -310,7 +310,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             self.changed(generation)
 
     def invalidate(self) -> None:
-        """Make every generation outdated until the next refresh: lines were written that none has joined."""
+        """Make every generation outdated until the next refresh, since lines were written that no row includes."""
         self._generation, self._is_behind = 0, True
         self.changed(0)
 
@@ -325,7 +325,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
 
     @contextmanager
     def _changing(self) -> Iterator[Rows]:
-        """Hold the rows in a transaction of their own; what is not written then is read by the next refresh."""
+        """Hold the rows in a transaction. If it fails, the next refresh joins the same lines."""
         try:
             with self.database.transaction() as connection:
                 yield self._rows(connection)
@@ -361,7 +361,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         rows = self._rows(connection, is_searched=is_searched)
         rows.refold()
         if self.tree is not None and self._head() != get_meta(connection, "head"):
-            # A person was asked about this tree before the ref was moved to it. These rows are older than that.
+            # A person was asked about this tree before the ref moved to it. These rows only catch up: nobody is asked.
             is_watched, rows.is_watched = rows.is_watched, False
             self._join_tree(rows, self.tree, self._head())
             rows.is_watched = is_watched
@@ -382,10 +382,10 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             self.quarantine(rows.read.refused)
 
     def _ask_about(self, rows: Rows) -> None:
-        """Leave out of the folds what a person is asked about. It is on the disk also where the transaction fails."""
+        """Withhold what a person has to decide on. That is stored in another database, whatever this one commits."""
         if rows.arrivals is not None and self.withhold is not None:
             lessons = int(rows.connection.execute("SELECT count(*) FROM pattern WHERE listed").fetchone()[0])
-            # In a live room many messages, and syncs between them, may bring what one message does.
+            # Edits are counted over some time: in a live room, many messages may bring what one large one does.
             counted = json.loads(get_meta(rows.connection, "edited") or "{}")
             parts, purged = rows.arrivals.held(lessons, counted, self.policy().cut), rows.arrivals.purged(lessons)
             set_meta(rows.connection, "edited", json.dumps(counted))
@@ -409,7 +409,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     def _open(
         self, rows: Rows, source: Source, noted: tuple[Any, ...] | None, stack: ExitStack
     ) -> "_FileReader | None":
-        """Open a file where it was read to, or, where its beginning changed, at the start; None for no file."""
+        """Open a file at the offset read so far, or at its start if the bytes before changed; None for no file."""
         try:
             file = stack.enter_context(open(source.file, "rb", opener=_plainly))  # noqa: SIM115 - the stack does
         except OSError:
@@ -427,9 +427,9 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     # --- the tree ----------------------------------------------------------------------------------------------------
 
     def _join_tree(self, rows: Rows, tree: GitTree, head: str) -> list[Entry]:
-        """Join a tree; return the entries that the one before had and it lacks.
+        """Join a tree; return the entries that the tree before it had and that it lacks.
 
-        Where files of the tree only grew, the new lines are joined; else all of it is compared with the rows.
+        If shards of the tree only grew, their new lines are joined; otherwise the whole tree is compared with the rows.
         """
         connection = rows.connection
         lost: list[Entry] = []
@@ -447,7 +447,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         except TreeGoneError as why:
             self.warn(str(why))
             if isinstance(why.__cause__, FileNotFoundError):
-                return []  # the tree is whole, and read once git is there again
+                return []  # git is missing, not the tree: that is read once git is there again
             head = ""
             lost = rows.compare(_contents(connection, tree, {}), goes_on=False)
             tree.move("")
@@ -457,8 +457,8 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     def take(self, commit: str, writer: str = "") -> Taken:
         """Move to another fetched tree, and bring the files here in step with it. The caller holds the write lock.
 
-        In this order: what is to be asked, the ref, the files that gain lines, those that lose lines, the transaction.
-        Content of rows that no file has is written to the shards of ``writer``, a replica of our own.
+        In this order: questions to a person are stored, the ref moves, files gain lines, files lose lines, the commit.
+        Content that only rows have is appended to the shards of ``writer``, a replica of our own.
         """
         assert self.tree is not None  # noqa: S101 - lines that never leave have no tree
         before = self.tree.head()
@@ -466,7 +466,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             self._ensure_database(BUSY_S)
             return self._taken(self.tree, commit, writer)
         except TROUBLE as why:
-            self.tree.move(before)  # else nothing tells what that tree had, and this one lacks
+            self.tree.move(before)  # else the second try cannot tell what the old tree had and this one lacks
             self._mend(why)
         self.refresh()
         return self._taken(self.tree, commit, writer)
@@ -507,19 +507,19 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         self._notify()
         return taken
 
-    def _plans(self, rows: Rows, oids: dict[str, str], looks: dict[str, str]) -> list[_Plan]:
-        """Return a plan for each file of the tree and ``looks`` that differs from the tree's."""
+    def _plans(self, rows: Rows, oids: dict[str, str], fingerprints: dict[str, str]) -> list[_Plan]:
+        """Return a plan for each path, of the tree or of a file here, where the file differs from the tree's."""
         unchanged = set(rows.connection.execute("SELECT path, oid, look FROM file WHERE oid != '' AND look != ''"))
         compared = []
-        for path in sorted(oids.keys() | looks.keys(), key=lambda path: ("/" in path, path)):  # editions first
+        for path in sorted(oids.keys() | fingerprints.keys(), key=lambda path: ("/" in path, path)):  # editions first
             oid = oids.get(path, "")
-            if (path, oid, looks.get(path, "")) in unchanged:
+            if (path, oid, fingerprints.get(path, "")) in unchanged:
                 continue
             if _size(self.clan / path) > BLOB_BYTES_MAX:
                 self.warn(f"{path} is larger than {BLOB_BYTES_MAX:,} bytes: it is read, and left as it is")
                 continue
             compared.append((path, oid, *self._compared(rows, path, oid)))
-        aside, wanted = cache(self.aside), set[bytes]()  # read where it is needed
+        aside, wanted = cache(self.aside), set[bytes]()  # the quarantine is only read if needed
         for kind in KINDS:
             lines = chain.from_iterable(own for path, _, own, _ in compared if _kind(path) is kind)
             wanted |= rows.wanted(kind, lines, aside)
@@ -536,7 +536,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
 
     def _compared(self, rows: Rows, path: str, oid: str) -> tuple[dict[bytes, None], bool]:
         """Return the lines that a file here has and the tree's has not, and whether the tree's has others."""
-        # By their hashes: two editions, or one of them line by line, would take several times the memory.
+        # Hashes are compared: the lines of two editions, or of one, would take several times the memory.
         with self._theirs(rows, _kind(path), oid) as theirs:
             is_here = {_hash(raw): False for raw in _raws(theirs)}
         own_lines: dict[bytes, None] = {}
@@ -555,7 +555,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         return BytesIO(rows.stripped(kind, self.tree.read(oid))) if rows.has_marks() else self.tree.open(oid)
 
     def _blocks(self, rows: Rows, plan: _Plan, leaving: bytes = b"") -> Iterator[bytes]:
-        """Yield the new content of a file, and behind that the lines that leave it, block by block."""
+        """Yield the new content of a file, followed by the lines in ``leaving``, block by block."""
         last = b"\n"
         with self._theirs(rows, _kind(plan.path), plan.oid) as theirs:
             while block := theirs.read(limits.BLOCK_BYTES):
@@ -583,7 +583,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     def put_back(self, file: Callable[[Kind], Path]) -> None:
         """Add content of rows that neither tree nor file has to the file of its kind, which is our own.
 
-        The caller holds the write lock. What was deleted by hand comes back: a lesson is taken out by retiring it.
+        The caller holds the write lock. Lines that were deleted by hand come back: to remove a lesson, retire it.
         """
         self.refresh()
         with self._changing() as rows:
@@ -598,7 +598,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         for plan in gaining:
             self._put(self.clan / plan.path, self._blocks(rows, plan, plan.leaving), is_durable=is_durable)
         if not is_durable:
-            os.sync()  # of all at once: to wait for each takes a minute for ten thousand
+            os.sync()  # for all files at once: an fsync of each takes a minute for ten thousand
         for plan in plans:
             if plan.leaving:
                 self._put(self.clan / plan.path, self._blocks(rows, plan))
@@ -610,12 +610,12 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             self.files.remove(file)
 
     def remove_unsent(self, id_: str, writer: str, parts: Sequence[str]) -> None:
-        """Take parts of one writer's column, as far as the tree has not got them, out of files and rows.
+        """Remove parts of one writer's column from files and rows, as far as the tree does not have them.
 
-        The caller holds the write lock, and writes them again elsewhere.
+        The caller holds the write lock, and writes the parts elsewhere.
         """
         self.refresh()
-        if self.lacks_lines():  # what rows alone have of it would stay in them, and be sent
+        if self.lacks_lines():  # else parts that only rows have would stay there, and be sent
             self.put_back(self.shards(writer))
         with self._changing() as rows:
             if not rows.is_in_outbox(id_):
@@ -669,12 +669,12 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         return self._column("SELECT id FROM pattern WHERE held ORDER BY id")
 
     def newest_by(self) -> dict[str, str]:
-        """Return the largest stamp of each writer that is no time of the future; "" for none."""
+        """Return the largest stamp of each writer that is not in the future; "" for none."""
         query = "SELECT name, iif(newest > ?, '', newest) FROM writer"
         return self.ask(lambda db: dict(db.execute(query, [self.policy().cut])))
 
     def ahead_of(self, name: str) -> str:
-        """Return the largest stamp of a writer that had one of the future, "" for none, without a refresh."""
+        """Return the largest stamp of a writer that ever had one in the future, else "", without a refresh."""
         query = "SELECT max(ahead) FROM writer WHERE name = ?"
         return str(self._read(lambda db: db.execute(query, [name]).fetchone()[0]) or "")
 
@@ -683,12 +683,12 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         return str(self._read(lambda db: db.execute("SELECT max(newest) FROM pattern").fetchone()[0]) or "")
 
     def noted(self, key: str) -> str:
-        """Return a derived value that is kept in the database, "" for none. An open one is not refreshed first."""
+        """Return a derived value that is stored in the database, "" for none. An open database is not refreshed."""
         read = self._read if self.database.is_open else self.ask
         return read(lambda db: get_meta(db, key))
 
     def note(self, key: str, value: str) -> None:
-        """Keep a derived value in the database."""
+        """Store a derived value in the database."""
         if self.database.exists:
             self._read(lambda db: set_meta(db, key, value))
 
@@ -697,9 +697,9 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
 
 
 class _FileReader:
-    """Reader of an open file from where it was read to; size, number and hash of its whole lines so far.
+    """Reader of the unread end of an open file, with size, number and hash of the file's whole lines so far.
 
-    ``oid``: of the tree's content, if what was read before was equal to that.
+    ``oid``: id of the tree's content, if the part that was read before was equal to that.
     """
 
     def __init__(self, file: IO[bytes], path: str = "", look: str = "", oid: str = "") -> None:
@@ -724,7 +724,7 @@ class _FileReader:
         return self._running.digest() == hash_
 
     def rest(self, connection: Connection) -> FileTail:
-        """Return what is unread. At its end the file is closed, and how far it is read is recorded."""
+        """Return the unread end. Once that is consumed, the file is closed and the new offset is recorded."""
         return FileTail(self._path, self._rest(connection), self.rows + 1)
 
     def _rest(self, connection: Connection) -> Iterator[bytes]:
@@ -773,7 +773,7 @@ def _grown(connection: Connection, tree: GitTree, paths: dict[str, str]) -> list
 def _contents(
     connection: Connection, tree: GitTree, paths: dict[str, str]
 ) -> Iterator[tuple[Kind, str, Iterator[bytes]]]:
-    """Yield the files of a tree; each is noted as read."""
+    """Yield kind, path and blocks of each file of a tree, and record each as read."""
     connection.execute("DELETE FROM tree")
     for path, oid in paths.items():
         with tree.open(oid) as content:
@@ -783,7 +783,7 @@ def _contents(
 
 
 def _parted(data: bytes, id_: str, base: Line | None, writer: str, parts: Sequence[str]) -> bytes:
-    """Return a file's bytes without parts of one writer's column of a record; what ``base`` has stays."""
+    """Return a file's bytes without parts of one writer's column of a record; lines that ``base`` has stay."""
     kept = []
     for raw in data.split(b"\n"):
         entry = LineReader().entry(PATTERNS, raw, "", 0) if raw else None

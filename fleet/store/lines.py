@@ -1,9 +1,9 @@
-"""Parser of line files: bytes to entries, block by block, so that no file and no line decides how much memory it takes.
+"""Parser of line files: bytes to entries, block by block, so that memory does not grow with a file or a line.
 
-The world writes BOMs, CRLF, torn last lines, binary rubbish and conflict markers. A bad line is refused with its
-reason, and kept in quarantine; both sides of a conflict are read; the good lines beside them always join.
+Files may have BOMs, CRLF, torn last lines, binary rubbish and conflict markers. A bad line is refused with its reason,
+and stored in quarantine; both sides of a conflict are read; the good lines of a file are always joined.
 
-Also append-only files of an agent's own, with a JSON line for each decision, cost or note (``JsonLines``).
+``JsonLines`` are append-only files of an agent's own, with a JSON line for each decision, cost or note.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -66,10 +66,10 @@ KINDS = (PATTERNS, DISCOVERIES)
 
 
 class LineReader(msgspec.Struct):
-    """Reader of lines, and the bad ones that it met.
+    """Reader of lines, which also collects the bad ones.
 
     Attributes:
-        refused: lines that cannot be used: the first of them, as many as memory is spent on.
+        refused: the first of the lines that cannot be used, up to a limit of memory.
         markers: number of conflict-marker lines, which are skipped, by the file's path.
     """
 
@@ -102,7 +102,7 @@ class LineReader(msgspec.Struct):
                 elif raw.startswith(_MARKERS):
                     self.markers[path] = self.markers.get(path, 0) + 1
                 elif raw.strip():
-                    # `cat` left it between files; what is no line stays byte for byte
+                    # `cat` leaves a BOM between two files; bytes that are no line of ours stay as they are
                     yield number, raw.removeprefix(_BOM) if raw.startswith(_BOM + b'{"') else raw
 
     def entry(self, kind: Kind, raw: bytes, path: str, number: int) -> Entry | None:
@@ -130,7 +130,7 @@ def lesson_lines(data: Iterable[bytes]) -> Iterator[Line]:
 
 
 def raws_of(entry: Entry) -> list[bytes]:
-    """Return the lines of an entry: several of a record that is too long for one."""
+    """Return the lines of an entry; a record that is too long for one line has several."""
     if isinstance(entry, Line):
         return line.split(entry)
     return [entry.raw if isinstance(entry, Carried) else discovery.encode(entry)]
@@ -192,7 +192,7 @@ def joined_entries(mine: Entry | None, theirs: Entry | None) -> Entry | None:
 
 
 def missing_of(theirs: Entry | None, ours: Entry | None) -> Entry | None:
-    """Return the part of our entry that theirs, of one name, lacks; None for nothing."""
+    """Return the part of our entry that their entry of the same name lacks; None if it lacks nothing."""
     if theirs is None or ours is None:
         return ours
     if isinstance(ours, Line):
@@ -215,7 +215,7 @@ class _Kept(msgspec.Struct):
     raw: bytes = msgspec.field(name="bytes")
 
     def key(self) -> bytes:
-        """Return what tells it from others: where it lies, and its bytes."""
+        """Return the key of a refused line: a hash of the file's path and the bytes."""
         return blake2b(self.path.encode() + b"\0" + self.raw, digest_size=16).digest()
 
 

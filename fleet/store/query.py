@@ -1,4 +1,4 @@
-"""Queries over the joined records: one SELECT each. Every one brings the rows up to date first."""
+"""Queries over the joined records: one SELECT each. Each query refreshes the rows first."""
 
 import heapq
 import json
@@ -38,7 +38,7 @@ _TRIGGERED = (
     "triggered AND listed AND NOT retired "
     "ORDER BY triggered DESC, published DESC, agents DESC, sessions DESC, seen DESC, last DESC, id"
 )
-# Of all that has a word only the best are looked up: a lookup of each would cost more than to find and to rank it.
+# Of the rows that match, only the best are looked up: looking all up would cost more than finding and ranking them.
 _FOUND = (
     "WITH hit (number, rank) AS (SELECT rowid, bm25(words, 2.0, 1.0) FROM words WHERE words MATCH ?) "
     "SELECT p.id, rank FROM hit JOIN pattern p ON p.rowid = hit.number "
@@ -46,9 +46,9 @@ _FOUND = (
     "AND (p.listed OR (? AND p.text != '')) ORDER BY rank, p.last DESC, p.id LIMIT ?"
 )
 _LOOKED_UP = 4
-"""Rows that are looked up for each that is wanted: some are not listed."""
+"""Number of rows that are looked up for each wanted one, since some are not listed."""
 _HOLDING_MAX = 2_000
-"""Most rows that are read for literal parts: replicas and keys stand in a line, too."""
+"""Limit of rows that are read to find literal parts: these may match a replica or key in the line, too."""
 SHORT_CHARS_MIN = len("p-000000")
 _BATCH_ROWS = 500
 _id = attrgetter("id")
@@ -58,8 +58,8 @@ def ranked(patterns: Iterable[Pattern], order: Order) -> list[Pattern]:
     """Return lessons, best first, in the order of ``Patterns.best``.
 
     Lessons that were published here come first. Behind them ``sight`` counts occurrences, as a page does; ``evidence``
-    counts agents, then sessions, then occurrences, each as ``Pattern.weight`` has it. Of two alike the newest comes
-    first, and one that others worded anew behind; the id only makes the order the same everywhere.
+    counts agents, then sessions, then occurrences, each as ``Pattern.weight`` has it. Of two equal lessons the newer
+    comes first, and one with others' new words last; the id only makes the order the same everywhere.
     """
 
     def counts(lesson: Pattern) -> tuple[int, ...]:
@@ -97,7 +97,7 @@ class _Table:
 
     @staticmethod
     def holds(text: str, parts: Iterable[str]) -> bool:
-        """Return whether a text has all of some parts, but for case and width; what has no symbol begins a word."""
+        """Return whether a text has all parts, ignoring case and width; a part without symbols must begin a word."""
         folded = _folded(text)
         expressions = ((part, re.escape(part)) for part in map(_folded, parts))
         return all(re.search(rf"\b{each}" if part.isalnum() else each, folded) for part, each in expressions)
@@ -124,7 +124,7 @@ class Patterns(_Table):
 
     @property
     def generation(self) -> int:
-        """A number that changes whenever a row does: a derived text is good while it is the one it was made at."""
+        """Number that changes whenever a row does: a cached text is valid for the generation it was made at."""
         return self._ingest.ask(lambda db: int(get_meta(db, "generation")))
 
     def line(self, id_: str) -> Line | None:
@@ -165,11 +165,11 @@ class Patterns(_Table):
     def lessons_of(self, ids: Iterable[str]) -> dict[str, Pattern]:
         """Return the lesson that each of some records is, or is a part of, by the id of the record."""
         grouped = self.groups()
-        sets = {each: grouped.get(each, [each]) for each in ids}
-        records = {each.id: each for each in self.some(list(dict.fromkeys(chain.from_iterable(sets.values()))))}
-        members = {group[0]: [records[one] for one in group if one in records] for group in sets.values()}
-        lessons = {first: merged(found) for first, found in members.items() if found}  # each set is merged once
-        return {each: lessons[group[0]] for each, group in sets.items() if group[0] in lessons}
+        sets = {id_: grouped.get(id_, [id_]) for id_ in ids}
+        records = {record.id: record for record in self.some(list(dict.fromkeys(chain.from_iterable(sets.values()))))}
+        members = {group[0]: [records[id_] for id_ in group if id_ in records] for group in sets.values()}
+        lessons = {first: merged(some) for first, some in members.items() if some}  # each set is merged once
+        return {id_: lessons[group[0]] for id_, group in sets.items() if group[0] in lessons}
 
     def groups(self) -> dict[str, list[str]]:
         """Return the merged records: from the id of each to the ids of its set, sorted."""
@@ -180,7 +180,7 @@ class Patterns(_Table):
         return dict(self._rows("SELECT id, into_id FROM pattern WHERE into_id != ''"))
 
     def same_text(self, text: str) -> str:
-        """Return the id that a lesson is logged under: of the pattern that reads alike now, else the text's hash."""
+        """Return the id under which a lesson is logged: that of a pattern with this text now, else the text's hash."""
         text_hash = pattern_id(text)
         # The index is partial: without its condition in the query, all rows would be read.
         query = "SELECT id FROM pattern WHERE alike = ? AND alike != '' ORDER BY id LIMIT 1"
@@ -202,9 +202,9 @@ class Patterns(_Table):
         return dict(islice(chain(((each.id, each.text) for each in united), alone), count))
 
     def promising(self, generation: int, writers: Sequence[str], count: int) -> list[str]:
-        """Return the ids of records that changed after a generation, at most some of those of others alone.
+        """Return the ids of those records changed after a generation that may be due for promotion.
 
-        They are the best-evidenced, those with a column of the ``writers``, and all of merged sets.
+        They are the ``count`` with most evidence, those with a column of the ``writers``, and all of merged sets.
         """
         changed = "SELECT id FROM pattern INDEXED BY pattern_generation WHERE generation > ?"
         query = (
@@ -244,7 +244,7 @@ class Patterns(_Table):
         return int(number) - inside + sum(1 for _ in self._united("sight"))
 
     def count_left_out(self) -> int:
-        """Return how many records have no words here, though nobody purged them: who gave them words is left out."""
+        """Return how many records have no text here, though nobody purged it: the policy leaves its writers out."""
         [(number,)] = self._rows("SELECT count(*) FROM pattern WHERE text = '' AND NOT purges")
         return int(number)
 
@@ -256,7 +256,7 @@ class Patterns(_Table):
         yield from heapq.merge(alone, united, key=_id)
 
     def used(self) -> list[Pattern]:
-        """Return the listed lessons that are published, or that were ever shown, met again or found to hurt.
+        """Return the listed lessons that are published, or that were ever shown, relapsed or rated as harmful.
 
         Merged records are one; all merged sets are among them.
         """
@@ -278,7 +278,7 @@ class Patterns(_Table):
         return [fold(line, policy) for line in lines]
 
     def triggered(self, count: int, *, is_own: bool) -> list[Pattern]:
-        """Return the best lessons that have a trigger, of those logged here or of all others; given ones first."""
+        """Return the best lessons that have a trigger, of those logged here or of all others; explicit ones first."""
         return self._folded(f"{_LINE} WHERE triggered {'>' if is_own else '<='} 2 AND {_TRIGGERED} LIMIT ?", count)
 
     def larger_than(self, bytes_min: int) -> list[tuple[str, int]]:
@@ -286,7 +286,7 @@ class Patterns(_Table):
         return self._rows("SELECT id, length(line) FROM pattern WHERE length(line) > ? ORDER BY id", bytes_min)
 
     def naming(self, name: str) -> list[Line]:
-        """Return the records that a replica, or any of an agent, has a column of or is named in."""
+        """Return the records in which a replica, or any replica of an agent, has a column or is named."""
         return self._lines(f"{_LINE} WHERE instr(line, ?) ORDER BY id", naming(name))
 
     def candidates(self, text: str) -> dict[str, str]:
@@ -316,12 +316,12 @@ class Patterns(_Table):
 
 
 class Discoveries(_Table):
-    """The discoveries of one database but for retracted ones, and those stamped beyond the cut of the moment."""
+    """The discoveries of one database. Those to show are neither retracted nor stamped beyond the present cut."""
 
     _name = "discovery"
 
     def get(self, id_: str) -> Discovery | None:
-        """Return one entry, a retraction or a retracted one, too."""
+        """Return one entry, which may be a retraction or a retracted discovery."""
         return next(iter(self._entries("WHERE id = ?", id_)), None)
 
     def newest(self, count: int) -> list[Discovery]:

@@ -2,11 +2,11 @@
 
 A hook asks at every prompt, so nothing is refreshed, no lock is waited for, and any failure finds nothing.
 
-Candidates are the lessons that share most of the rarest words of a prompt. That has no scale: it depends on the length
-of a prompt and the number of lessons. So a candidate counts only where the two share two such words that are rare
-together, general ones (``data/general.txt``) apart, and where they say enough of the same: the geometric mean of the
-shares that the common words have of all words of each, weighted by how rare they are. Of these only the best are shown,
-and what is as good. What rule and threshold are worth stands in docs/evaluation.md.
+Candidates are the lessons that share most of the rarest words of a prompt. Their rank has no scale: it depends on the
+length of the prompt and the number of lessons. So a candidate counts only if it meets two conditions. It shares at
+least two words with the prompt, besides general ones (``data/general.txt``), that are rare enough together. And its
+score reaches ``SCORE_MIN``: the geometric mean of the shares that the common words have of all words of either text,
+weighted by rarity. Only the best are shown, and those about as good. docs/evaluation.md measures rule and threshold.
 """
 
 import math
@@ -32,11 +32,11 @@ _WORDS_MAX = 160
 _CANDIDATES_MAX = 20
 _SHARED_MIN = 2
 _RARE_MIN = 1.6
-"""So rare the shared words are together: one that stands in one lesson alone counts for a little less than 1."""
+"""Least rarity of the shared words together. A word that only one lesson has counts for a little less than 1."""
 _ASIDE = frozenset(
     str.split("after because before between both but instead next not other over than under without yes yet")
 )
-"""Words that tell nothing here, besides those that tell nothing in a lesson."""
+"""Words that mean nothing in a prompt, besides those that mean nothing in a lesson."""
 _GENERAL_WEIGHT = 0.25
 _WORD_CHARS_MIN = 3
 _STEPS = 1_000  # of SQLite's machine, between two looks at the clock
@@ -51,7 +51,7 @@ class Relevant(msgspec.Struct, frozen=True):
 
 
 def relevant(root: Path, agent: str, prompt: str, limit_s: float) -> list[Relevant]:
-    """Return the clan's lessons and an agent's own that are about a prompt, best first; those found in time."""
+    """Return the lessons of the clan and the agent that are about a prompt and found in time, best first."""
     until, words = time.monotonic() + limit_s, _telling(prompt[:PROMPT_CHARS_MAX])[:_WORDS_MAX]
     files = (f"state-{SCHEMA_NUMBER}.db", f"private-{agent}-{SCHEMA_NUMBER}.db")
     found = (hit for name in files for hit in _in(root / ".fleet" / name, words, until))
@@ -59,7 +59,7 @@ def relevant(root: Path, agent: str, prompt: str, limit_s: float) -> list[Releva
 
 
 def _in(path: Path, words: list[str], until: float) -> list[Relevant]:
-    """Return the lessons of a database that are about words; none where that is not known in time."""
+    """Return the lessons of a database that are about these words; none if the search fails or takes too long."""
     if len(words) < _SHARED_MIN or not path.is_file() or path.is_symlink():
         return []
     try:
@@ -100,7 +100,7 @@ class _Weights(msgspec.Struct, frozen=True):
     lessons: int
 
     def of(self, stems: Iterable[str]) -> float:
-        """Return the sum of inverse document frequencies; a general word has a part of its own."""
+        """Return the sum of inverse document frequencies, with that of a general word times ``_GENERAL_WEIGHT``."""
         return sum(
             (_GENERAL_WEIGHT if stem in self.general else 1.0)
             * max(math.log((self.lessons + 1) / (self.frequency.get(stem, 0) + 0.5)), 0.0)

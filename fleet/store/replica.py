@@ -59,8 +59,8 @@ class Register(NamedTuple):
     def current(self, agent: str, machine: str, folder: str) -> Replica | None:
         """Return the agent's newest replica of this machine, if it is this folder's.
 
-        One of another folder of this machine says that the folders were swapped, or that a copy came back: then the
-        folder that was moved aside may go on under the older one.
+        If the newest is of another folder of this machine, folders were swapped or a copy came back: None is returned,
+        since the folder that was moved aside may still write under an older one.
         """
         own = [r for r in self.replicas if r.agent == agent and not r.is_lease and r.machine == machine]
         return own[-1] if own and own[-1].folder == folder else None

@@ -34,7 +34,7 @@ _BATCH_ROWS = 500  # that are joined at once, or a few more; few enough to take 
 _STEP_ROWS = 100  # of each of several files
 _FILES_IN_STEP = 8  # editions are sorted: at one place they have much the same lines
 _USES = frozenset({"shown", "relapsed", "hurt"})
-_NEVER = "~"  # behind every stamp
+_NEVER = "~"  # later than every stamp
 _NO_WORDS = pattern_id("")  # of a text without words
 _COLUMNS = (
     *("line", "hash", "text", "alike", "into_id", "listed", "published", "retired", "triggered", "agents", "sessions"),
@@ -76,7 +76,7 @@ class _StoredRow(msgspec.Struct, frozen=True, gc=False):
     hash: bytes
 
     def line(self) -> Line:
-        """Return its line; raise where that is not what was written."""
+        """Return its line; raise ``DatabaseError`` if the bytes do not have the stored checksum."""
         return _decoded(checked(self.data, self.hash))
 
 
@@ -89,9 +89,9 @@ class _Row(NamedTuple):
 
 
 class _Batch(msgspec.Struct, frozen=True):
-    """Rows as they are, by id; and the bases of those in the outbox.
+    """Stored rows by id, the bases of those in the outbox, and the changes to them, which are written at once.
 
-    New rows, new bases, and ids that leave the outbox are gathered, and written at once.
+    The changes: new rows, new bases, and ids that leave the outbox, since the tree has all of them (``covered``).
     """
 
     rows: dict[str, _StoredRow]
@@ -109,11 +109,11 @@ class _Batch(msgspec.Struct, frozen=True):
 
 
 class Rows:
-    """The rows during one transaction. Those that are made to be compared are not searched.
+    """Writer of rows in one transaction. ``is_searched``: False without a full-text index, for a comparison.
 
     Attributes:
-        arrivals: changes of others' columns, about which a person is asked, if they are watched; None for none.
-        read: the bad lines of files.
+        arrivals: changes of others' columns, about which a person may be asked; None unless ``is_watched``.
+        read: reader of the files here, with their bad lines.
     """
 
     def __init__(
@@ -141,10 +141,10 @@ class Rows:
     # --- joining -----------------------------------------------------------------------------------------------------
 
     def join(self, kind: Kind, files: Iterable[FileTail], *, in_tree: bool = False) -> None:
-        """Join the lines of files, batch by batch: of lines of one lesson in one batch a row is made once.
+        """Join the lines of files, batch by batch, so that several lines of one lesson make its row only once.
 
-        With ``in_tree`` they are files of the fetched tree: their lines leave the outbox, and their bad lines are for
-        their writers to report.
+        ``in_tree``: these are files of the fetched tree, so their lines leave the outbox, and their bad lines are
+        reported by their writers.
         """
         read = LineReader() if in_tree else self.read
         refused_before = len(read.refused)
@@ -235,7 +235,7 @@ class Rows:
                 self._join_discovery(path, entry, in_tree=in_tree)
 
     def _join_discovery(self, path: str, entry: Discovery, *, in_tree: bool) -> None:
-        """Join one discovery with the line that is known of it."""
+        """Join one discovery with its stored line."""
         data = DISCOVERIES.encode(entry)
         row = self.connection.execute("SELECT line, base, rowid FROM discovery WHERE id = ?", (entry.id,)).fetchone()
         line_before, base, number = row or (None, None, None)
@@ -243,12 +243,12 @@ class Rows:
         if in_tree:
             base = Discovery.join(base, data)
         if row is not None and data_joined == line_before:
-            if base != row[1]:  # that the tree has it, or has it no more, makes nothing new of it
+            if base != row[1]:  # only the tree's part changed: for queries, the discovery is not new
                 self.connection.execute("UPDATE discovery SET base = ? WHERE id = ?", (base, entry.id))
             return
         self.changed = True
         joined = DISCOVERIES.decode(data_joined)
-        if joined.by and joined.at != clock.ZERO and not joined.is_imported():  # whose author does not write here
+        if joined.by and joined.at != clock.ZERO and not joined.is_imported():  # an import's author is no writer here
             stamp = joined.at if joined.at <= self._policy.cut else ""
             self._writers[joined.by] = max(stamp, self._writers.get(joined.by, ""))
         if row is None and joined.retracts and self.is_watched:
@@ -264,7 +264,7 @@ class Rows:
             self.connection.execute(_PUT_FOUND, (number, *self._words(joined.problem, body)))
 
     def _carry(self, kind: Kind, entry: Carried, *, in_tree: bool) -> None:
-        """Keep a line of a newer version, unless it was purged."""
+        """Store a line of a newer version, unless it was purged."""
         insert = "INSERT OR IGNORE INTO carried SELECT ?1, ?2, ?3, ?4, ?5 WHERE ?1 NOT IN (SELECT hash FROM purged)"
         row = (entry.hash, kind.name, entry.id, entry.raw, int(in_tree))
         self.changed |= self.connection.execute(insert, row).rowcount > 0
@@ -272,13 +272,13 @@ class Rows:
             self.connection.execute("UPDATE carried SET in_tree = 1 WHERE hash = ?", (entry.hash,))
 
     def compare(self, files: Iterable[tuple[Kind, str, Iterable[bytes]]], *, goes_on: bool) -> list[Entry]:
-        """Join a whole tree; return the entries that the one before had and this one lacks.
+        """Join a whole tree; return the entries that the tree before had and this one lacks.
 
-        Afterwards the outbox names just the rows of which the tree lacks something. ``goes_on``: the tree descends from
-        the one before.
+        Afterwards the outbox has exactly the rows of which the tree lacks something. ``goes_on``: the tree descends
+        from the one before.
         """
         connection = self.connection
-        waited: dict[str, bytes | None] = dict(connection.execute("SELECT id, base FROM outbox"))
+        outbox: dict[str, bytes | None] = dict(connection.execute("SELECT id, base FROM outbox"))
         bases = dict(connection.execute("SELECT id, base FROM discovery WHERE base IS NOT NULL"))
         carried = {*connection.execute("SELECT hash FROM carried WHERE in_tree")}
         connection.execute("INSERT OR REPLACE INTO outbox SELECT id, NULL FROM pattern")
@@ -286,15 +286,15 @@ class Rows:
         connection.execute("UPDATE carried SET in_tree = 0 WHERE in_tree")
         for kind, group in groupby(files, key=itemgetter(0)):
             self.join(kind, (FileTail(path, data) for _, path, data in group), in_tree=True)
-        if goes_on:  # a fleet that understands a carried line has taken it out
+        if goes_on:  # a newer fleet, which understands these carried lines, removed them
             connection.executemany("DELETE FROM carried WHERE hash = ? AND NOT in_tree", carried)
         query = "SELECT id, raw, hash FROM carried WHERE NOT in_tree"
         lost = [_carried_of(*row) for row in connection.execute(query) if (row[2],) in carried]
-        return [*self._lost_patterns(waited), *self._lost_discoveries(bases), *lost]
+        return [*self._lost_patterns(outbox), *self._lost_discoveries(bases), *lost]
 
-    def _lost_patterns(self, waited: dict[str, bytes | None]) -> Iterator[Line]:
+    def _lost_patterns(self, outbox: dict[str, bytes | None]) -> Iterator[Line]:
         for id_, raw, hash_, base in self.connection.execute(_PENDING).fetchall():
-            base_before = waited.get(id_, checked(raw, hash_))  # a row outside the outbox was whole in the tree before
+            base_before = outbox.get(id_, checked(raw, hash_))  # a row outside the outbox was whole in the tree before
             lost = line.difference(_decoded(base_before), _decoded(base) if base else None) if base_before else None
             if lost is not None:
                 yield lost
@@ -378,7 +378,7 @@ class Rows:
         self._write(batch)
 
     def refold(self) -> None:
-        """Fold the records again that another policy, or another time, folds differently."""
+        """Fold those records again whose fold changes with the policy, or has changed with the time."""
         ids = dict.fromkeys(_due(self.connection, self._policy.cut))
         if self._policy.mark != get_meta(self.connection, "policy"):
             versions_before = json.loads(get_meta(self.connection, "policy_told") or "{}")
@@ -404,7 +404,7 @@ class Rows:
         self.refold()
 
     def _refold_discoveries(self, where: str, value: object) -> None:
-        """Show, or hide, some discoveries."""
+        """Update whether the discoveries that match a condition are shown."""
         query = f"SELECT id, line, hash, at, retracts FROM discovery WHERE {where}"  # noqa: S608
         for each, raw, hash_, *shown in self.connection.execute(query, (value,)).fetchall():
             if (shown_now := _shown(DISCOVERIES.decode(checked(raw, hash_)), self._policy)) != tuple(shown):
@@ -413,11 +413,11 @@ class Rows:
                 self.connection.execute(update, (*shown_now, self._generation, each))
 
     def forget_refused(self, path: str, behind: int = 0) -> None:
-        """Forget the refused lines of a file behind one that stays read."""
+        """Forget the refused lines of a file after the line with the number ``behind``."""
         self.connection.execute("DELETE FROM refused WHERE path = ? AND number > ?", (path, behind))
 
     def end(self) -> None:
-        """Count the generation on, if any row changed; a full-text index keeps deleted words until it is rebuilt."""
+        """Increase the generation if a row changed. After a purge, rebuild the full-text index: it keeps old words."""
         self.connection.executemany("DELETE FROM vector WHERE id = ?", [(each,) for each in self._newly_marked])
         if self._newly_marked and self._is_searched:
             self.connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
@@ -429,9 +429,9 @@ class Rows:
     # --- content of files here ----------------------------------------------------------------------------------------
 
     def wanted(self, kind: Kind, raws: Iterable[bytes], aside: Callable[[], Container[bytes]]) -> set[bytes]:
-        """Return the lines that must stay in files here: neither the tree nor marks cover all of them.
+        """Return the lines that must stay in files here, since neither the tree nor marks cover them completely.
 
-        Of unreadable ones all that are not ``aside()``, in quarantine. A good one may lie there, too, by another path.
+        Unreadable ones stay unless they are in quarantine (``aside()``), which may have readable ones of other paths.
         """
         by_id: dict[str, list[bytes]] = {}
         for raw in raws:
@@ -486,7 +486,7 @@ class Rows:
         return line.encode(entry.without_purged(self._batch([entry.id]).rows[entry.id].line()))
 
     def missing(self, kind: Kind, contents: Iterable[Iterable[bytes]]) -> bytes:
-        """Return lines with what rows have, and neither the tree nor these contents of files: blocks of each."""
+        """Return lines with the parts of rows that neither the tree has nor these files, given as blocks of each."""
         raws = self._missing_patterns(contents) if kind is PATTERNS else self._missing_discoveries(contents)
         return b"".join(raw + b"\n" for raw in raws)
 
@@ -521,7 +521,7 @@ class Contents:
         self._connection = connection
 
     def is_outdated(self, policy: Policy) -> bool:
-        """Return whether rows are folded otherwise under a policy, as of now."""
+        """Return whether some rows must be folded again under a policy, as of now."""
         return get_meta(self._connection, "policy") != policy.mark or bool(_due(self._connection, policy.cut))
 
     def carried(self, id_: str = "") -> list[Carried]:
@@ -554,7 +554,7 @@ class Contents:
         return ids
 
     def edition(self, kind: Kind, *, in_tree: bool = True) -> bytes:
-        """Return the canonical bytes of the tree's join, or of all: sorted, a record on as many lines as needed."""
+        """Return the canonical bytes of an edition: the join of the tree, or unless ``in_tree`` of all, sorted."""
         query = "SELECT id, raw, hash FROM carried WHERE kind = ? AND in_tree >= ? ORDER BY id, raw"
         carried = [_carried_of(*row) for row in self._connection.execute(query, (kind.name, in_tree))]
         if kind is PATTERNS:
@@ -590,18 +590,18 @@ class Contents:
         return [row[0] for row in self._connection.execute(query, (since, since))]
 
     def entries(self, names: Sequence[str]) -> dict[str, Entry]:
-        """Return the entries that are here, of some names as ``names`` gives them."""
+        """Return the entries with some names, which are formed as ``names`` does; unknown ones are left out."""
         entries: dict[str, Entry] = {}
-        for each, raw, hash_ in _select(self._connection, "id, line, hash FROM pattern WHERE id", names):
-            entries[each] = _decoded(checked(raw, hash_))
-        for each, raw, hash_ in _select(self._connection, "id, line, hash FROM discovery WHERE id", names):
-            entries[each] = DISCOVERIES.decode(checked(raw, hash_))
-        for each, raw, hash_ in _select(self._connection, "id, raw, hash FROM carried WHERE '#' || hash", names):
-            entries[f"#{hash_}"] = _carried_of(each, raw, hash_)
+        for id_, raw, hash_ in _select(self._connection, "id, line, hash FROM pattern WHERE id", names):
+            entries[id_] = _decoded(checked(raw, hash_))
+        for id_, raw, hash_ in _select(self._connection, "id, line, hash FROM discovery WHERE id", names):
+            entries[id_] = DISCOVERIES.decode(checked(raw, hash_))
+        for id_, raw, hash_ in _select(self._connection, "id, raw, hash FROM carried WHERE '#' || hash", names):
+            entries[f"#{hash_}"] = _carried_of(id_, raw, hash_)
         return entries
 
     def differences(self, other: "Contents") -> Iterator[str]:
-        """Yield the ids, and hashes of carried lines, whose rows are others in another database, or missing there.
+        """Yield the ids, and hashes of carried lines, whose rows differ in another database, or are missing there.
 
         Row numbers, generations and fingerprints may differ.
         """
@@ -614,12 +614,12 @@ class Contents:
 
 
 def _carried_of(id_: str, raw: object, hash_: str) -> Carried:
-    """Return a row's line of a newer version; raise where it is not what was written."""
+    """Return a row's line of a newer version; raise ``DatabaseError`` if its checksum is wrong."""
     return Carried(id_, checked(raw, bytes.fromhex(hash_)))
 
 
 def _select(connection: Connection, query: str, wanted: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows whose last named column is one of some values, a part of these at a time."""
+    """Yield the rows whose last named column is one of the ``wanted`` values, queried in batches."""
     for start in range(0, len(wanted), _BATCH_ROWS):
         some = wanted[start : start + _BATCH_ROWS]
         yield from connection.execute(f"SELECT {query} IN ({','.join('?' * len(some))})", some).fetchall()
@@ -628,7 +628,7 @@ def _select(connection: Connection, query: str, wanted: Sequence[str]) -> Iterat
 def _batches(
     files: Iterator[tuple[str, Iterator[tuple[int, bytes]]]], at_once: int
 ) -> Iterator[list[tuple[str, int, bytes]]]:
-    """Yield batches of the lines of files, as (path, number, bytes): some lines of so many files at a time."""
+    """Yield batches of lines as (path, number, bytes), some from each of ``at_once`` files in turns."""
     batch: list[tuple[str, int, bytes]] = []
     opened = list(islice(files, at_once))
     while opened:
@@ -647,7 +647,7 @@ def _batches(
 def _quick_id(raw: bytes) -> str:
     """Return the id that a canonical line begins with, "" for any other.
 
-    It finds a row to compare, and lines that no purge mark can cover.
+    With it, the row to compare is found without parsing, and lines are known that no purge mark can cover.
     """
     if raw.startswith(b'{"id":"p-') and raw[25:26] == b'"':
         return raw[7:25].decode("latin-1")
@@ -673,13 +673,13 @@ def _is_used(folded: pattern.Pattern) -> bool:
 
 
 def naming(name: str, key: str = "") -> bytes:
-    """Return the bytes that the line of every record holds of which a replica, or any of an agent, has a column."""
+    """Return bytes that are in the line of every record with a column of a replica, or of any of an agent's."""
     before = f'"{key}":"' if key else '"'
     return f'{before}{name}"'.encode() if names.is_replica(name) else f"{before}{name}.".encode()
 
 
 def _shown(entry: Discovery, policy: Policy) -> tuple[str, str]:
-    """Return since when a discovery is shown, and which it retracts: never, and none, of one that is left out here."""
+    """Return since when a discovery is shown, and the id it retracts; (never, "") if the policy leaves it out."""
     since = [stamp for name, stamp in policy.blocked.items() if pattern.is_blocked(entry.by, (name,))]
     is_out = policy.blocks(entry.by) and entry.at >= min(since)
     return (_NEVER, "") if is_out or policy.withheld.get(entry.id) else (entry.at, entry.retracts)
@@ -693,6 +693,6 @@ def _newest_and_next(record: Line, cut: str) -> tuple[str, str]:
 
 
 def _due(connection: Connection, cut: str) -> list[str]:
-    """Return the ids of records that are folded otherwise by now: a part has become due, or the clock was set back."""
+    """Return the ids of records whose fold changed with the time: a part became due, or the clock was set back."""
     query = "SELECT id FROM pattern WHERE ripens != '' AND ripens <= ? UNION SELECT id FROM pattern WHERE newest > ?"
     return [row[0] for row in connection.execute(query, (cut, cut))]

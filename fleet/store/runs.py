@@ -6,7 +6,7 @@ a crash, the next run or ``Runs.recover`` finishes the plan, if it was made on t
 cloned repository may bring one along.
 
 Undoing a run is a run of its own, and can be undone in turn. A file that nobody touched since gets its old bytes back;
-in any other, a three-way merge by lines removes what the run wrote and keeps what was written since.
+in any other, a three-way merge by lines removes the run's lines and keeps those written since.
 
 Append-only records such as ``reflections.jsonl`` are no part of a run: their lines stay.
 """
@@ -42,7 +42,7 @@ COMMANDS_KEPT_MAX = 300
 """Number of runs of these kinds that are kept, the newest; runs of other kinds are never dropped."""
 
 _UNRECORDED, _UNRECORDED_MAX = "given", 50
-"""Key in ``local.db``: the last commands given here of which no run says so, and how many are kept."""
+"""Key in ``local.db`` of the last commands here that left no run, and how many of them are kept."""
 _TRIES_MAX = 5
 _PURGED_CHARS_MIN = 6  # shorter texts are in every run, and hide nothing
 _SKILL = "SKILL.md"  # a skill is a folder, and this in it
@@ -52,9 +52,9 @@ _WORDED = LABELS.keys() - {"state", "scope", "importance"}
 """Fields of a lesson that have words."""
 _ID = r"[a-z][a-z0-9-]{2,63}"
 _FRAMED = ("/memory.md", "/user-model.md")
-"""Ends of the paths of pages whose headings stay over all that was added since."""
+"""Ends of the paths of pages where a heading stays if anything was added below it since."""
 _LISTS, _ROW_MARKS = ("AGENTS.md", ".agents.local.md", ".agents/local.md"), b"-*+|"
-"""Ends of the paths of pages whose headings stay over rows alone, such as later runs add, and how these begin."""
+"""Ends of the paths of pages where a heading stays only above new rows, as runs add them; how rows begin."""
 _TABLE_RULE = rb"\|[-:| ]*-[-:| ]*"
 _REMOVED = "was removed since; nothing was put back"
 _CHANGED = "was changed while the plan was carried out; it stays as it is"
@@ -79,7 +79,7 @@ class Edit(msgspec.Struct, frozen=True):
         return "\n".join(unified_diff(before, after, self.path if before else "/dev/null", self.path, lineterm="", n=2))
 
     def to(self, after: str | bytes) -> "Edit":
-        """Return the edit of this file, as it was read, that makes it so."""
+        """Return the edit that replaces the content of this file, as it was read."""
         data = after.encode("utf-8", "surrogateescape") if isinstance(after, str) else after
         return Edit(self.path, self.before, data)
 
@@ -98,7 +98,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         id: ``<kind>-<day>-<6 hex>``, see ``Runs.name``.
-        kind: the command, such as ``sleep``; or ``undo``.
+        kind: name of the command, such as ``sleep``, or ``undo``.
         lessons: ids of the lessons that it was the first to state here; an undo retires them.
         retired: ids of the lessons that it retired; an undo restores them.
         of: id of the run that this one undoes.
@@ -164,7 +164,7 @@ class Runs:
         )
 
     def page(self, path: str) -> Edit:
-        """Return a file as it is now: an edit that changes nothing, for a page to be made ``to`` another."""
+        """Return a file as it is now, as an edit that changes nothing; ``Edit.to`` makes a change of it."""
         before = self._read(path)
         return Edit(path, before, before)
 
@@ -194,17 +194,17 @@ class Runs:
         raise BusyError("somebody keeps editing these files; nothing was changed, try again later")
 
     def swap(self, file: Path, before: bytes, after: bytes) -> bool:
-        """Replace a file if it is as it was read; return whether it was. It is an edit of the command's run."""
+        """Replace a file if its content is still ``before``; return whether it was. The command's run records it."""
         path, recorded = file.relative_to(self._workspace.root).as_posix(), self._workspace.recorded
         with self._workspace.lock("runs"):  # a run that another process applies compares and replaces, too
-            was = self._read(path)
-            if (was or b"") != before:
+            now = self._read(path)
+            if (now or b"") != before:
                 return False
             self._files.replace(file, after)
         if recorded is not None:
-            first, last = recorded.get(path, (was, was))
-            # What a person wrote between two edits of one run was there before both.
-            first = first if last == was else _merged(path, was or b"", last or b"", first or b"")
+            first, last = recorded.get(path, (now, now))
+            # What a person wrote between two edits of one run counts as older than both, so that an undo keeps it.
+            first = first if last == now else _merged(path, now or b"", last or b"", first or b"")
             recorded[path] = first, after
         return True
 
@@ -220,9 +220,9 @@ class Runs:
         """Record what the block does as a run; a block that changes nothing leaves none.
 
         What the block did is durable by itself and never fails for its record: without room for one, a warning says
-        that ``fleet undo`` cannot undo it. An empty marker file says meanwhile that the command began, and stays where
-        no record came of it, so that the run before is not taken for the last command. Files that the block replaces by
-        ``swap`` are the run's edits. ``kind`` is one of ``COMMANDS``, or ``count``: of a log, which is no command.
+        that ``fleet undo`` cannot undo it. Until there is a record, an empty marker file says that the command began.
+        If none is made, it stays, so that ``fleet undo`` does not take an earlier run for the last command. Files that
+        the block replaces by ``swap`` are the run's edits. ``kind`` is one of ``COMMANDS``, or ``count`` for a log.
         """
         disk, state = self._files, self._workspace.state
         draft, edits, written = Draft(), dict[str, tuple[bytes | None, bytes | None]](), (disk.written, state.written)
@@ -252,7 +252,7 @@ class Runs:
             self._workspace.warn(f"`fleet undo` cannot take this {kind} back: {draft.problem}")
 
     def _end(self, marker: Path, *, stays: bool) -> None:
-        """Remove a command's marker. One that stays is the last command: those of commands before it go."""
+        """Remove a command's marker; or, if it ``stays`` as that of the last command, the markers of those before."""
         others = (path for path in self._folder.glob(f"*{_BEGUN}") if path.name < marker.name and marker.exists())
         for path in others if stays else (marker,):
             self._files.remove(path)
@@ -272,9 +272,9 @@ class Runs:
         return sorted((name for name in names if name.split("-")[0] in COMMANDS), key=lambda name: name.split("-")[-2])
 
     def note_unrecorded(self, command: str, at: str, agent: str = "") -> None:
-        """Note a command of which no run says that a person gave it: ``fleet undo`` must not undo the one before it.
+        """Note a command that left no run, so that ``fleet undo`` does not undo the command before it instead.
 
-        ``agent``: who was named to act, "" for nobody.
+        ``agent``: name of the agent that the command acted as, "" if none was named.
         """
         with self._workspace.state.transaction() as connection:  # of two commands at once, both are noted
             known = self._workspace.state.get(_UNRECORDED).splitlines()[1 - _UNRECORDED_MAX :]
@@ -282,9 +282,9 @@ class Runs:
             connection.execute("INSERT OR REPLACE INTO value VALUES (?, ?)", row)
 
     def unrecorded(self, agent: str = "") -> list[tuple[str, str]]:
-        """Return the last commands of which no run says so, and when each was given, the newest first.
+        """Return the last commands that left no run, each with its time, the newest first.
 
-        ``agent``: leave out those of others.
+        ``agent``: leave out commands of other agents.
         """
         begun = [path.stem for path in self._folder.glob(f"*{_BEGUN}")]
         lines = sorted([*self._workspace.state.get(_UNRECORDED).splitlines(), *begun], reverse=True)
@@ -311,7 +311,7 @@ class Runs:
                 self._files.remove(self._path(run.id))
 
     def hand_over(self, old: str, agent: str, ids: Mapping[str, str]) -> None:
-        """Give an agent another's runs, whose entries have other ids in its log."""
+        """Give the runs of agent ``old`` to another agent; ``ids``: old to new id of the entries in its log."""
         for run in (run for run in self.listed() if run.agent == old):
             fields = tuple(msgspec.structs.replace(field, id=ids.get(field.id, field.id)) for field in run.fields)
             fresh = msgspec.structs.replace(run, agent=agent, fields=fields)
@@ -323,7 +323,7 @@ class Runs:
         return sorted(runs, key=lambda run: (self._workspace.made_at(run.at), run.at, run.id), reverse=True)
 
     def find(self, run_id: str) -> Run:
-        """Return the run whose id this is, or alone begins so; raise ``NoError`` for none, or several."""
+        """Return the run with this id, or the only one whose id begins so; raise ``NoError`` for none, or several."""
         matches = [run for run in self.listed() if run_id and run.id.startswith(run_id)]
         exact = [run for run in matches if run.id == run_id]
         if len(exact or matches) != 1:
@@ -332,7 +332,7 @@ class Runs:
         return (exact or matches)[0]
 
     def undone(self, runs: Sequence[Run] | None = None) -> dict[str, str]:
-        """Return the ids of the runs that are undone now, each with that of its undo; ``runs``: all that are listed."""
+        """Return the ids of the undone runs, each with the id of its undo; ``runs``: all that are ``listed``."""
         undos = defaultdict[str, list[str]](list)
         for run in self.listed() if runs is None else runs:
             if run.kind == UNDO:
@@ -341,7 +341,7 @@ class Runs:
         def is_effective(run_id: str) -> bool:
             return not any(is_effective(by) for by in undos.get(run_id, ()))
 
-        return {of: by for of, bys in undos.items() for by in bys if is_effective(by)}
+        return {run_id: by for run_id, bys in undos.items() for by in bys if is_effective(by)}
 
     def undo(self, run_id: str, aligned: Callable[..., Sequence[bytes]] = lambda _, *versions: versions) -> Run:
         """Undo the file edits of a run, and return the run that did so. Its lessons and fields are the caller's.
@@ -367,7 +367,7 @@ class Runs:
             now = self._read(edit.path)
             if edit.path in run.skipped or now == edit.before:
                 continue
-            if edit.after is None:  # a file that was made again since keeps its lines beside those of the one before it
+            if edit.after is None:  # a file that was created again keeps its lines beside the old ones
                 base = _common(now or b"", edit.before or b"")
             else:
                 base = _without(edit.after, only_here - _lines(edit.before))
@@ -384,7 +384,7 @@ class Runs:
     def _lost_by_skipped(self, run: Run) -> set[bytes]:
         """Return the lines that a run was to move out of pages it skipped, and that a later run took out of them.
 
-        What the run added elsewhere may be their only copy: its undo must leave it.
+        Lines that the run added elsewhere may be their only copy: its undo must leave them.
         """
         pages = [edit for edit in run.edits if edit.path in run.skipped]
         return {line for edit in pages for line in _lines(edit.before) - _lines(self._read(edit.path)) if line.strip()}
@@ -487,7 +487,7 @@ def _loss(edit: Edit) -> int:
 def _merged(path: str, now: bytes, base: bytes, target: bytes) -> bytes:
     """Return the three-way merge of a file by lines: the target, with what was added and removed since ``base``.
 
-    A heading or a table's head of ``base`` stays in some pages while what was added since stands below it.
+    In some pages, a heading or table head of ``base`` stays as long as lines that were added since are below it.
     """
     lines = base.splitlines(keepends=True)
     theirs, removed_by_them = _diff(lines, now.splitlines(keepends=True))
@@ -507,7 +507,7 @@ def _merged(path: str, now: bytes, base: bytes, target: bytes) -> bytes:
 
 
 def _frame(lines: list[bytes], removed: set[int], end: int, first: bytes) -> set[int]:
-    """Return the removed headings and table head above the line ``end``, where something was added that so begins."""
+    """Return the removed headings and table head above line ``end`` that stay over added rows like ``first``."""
     level, is_row, kept = 0 if first in b"#" else 7, first == b"|", set[int]()
     for index in reversed(range(end)):
         if index not in removed:
@@ -523,7 +523,7 @@ def _frame(lines: list[bytes], removed: set[int], end: int, first: bytes) -> set
 
 
 def _once(ours: list[bytes], theirs: list[bytes]) -> list[bytes]:
-    """Return what both sides added at one place, once: one's where it has all lines of the other's, in their order."""
+    """Return what two sides added at one place: if one has all lines of the other, in order, that one alone."""
     common = _common(b"".join(ours), b"".join(theirs))
     if ours and common == b"".join(ours):
         return theirs
@@ -547,7 +547,7 @@ def _common(now: bytes, target: bytes) -> bytes:
 
 
 def _diff(lines: list[bytes], others: list[bytes]) -> tuple[dict[int, list[bytes]], set[int]]:
-    """Return the lines inserted in the other file, by the index they stand before, and the indexes of those removed."""
+    """Return the lines inserted in the other file, by the index of the next line, and the removed lines' indexes."""
     inserted: dict[int, list[bytes]] = {}
     removed: set[int] = set()
     for tag, first, last, start, end in SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():

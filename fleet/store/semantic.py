@@ -2,8 +2,8 @@
 
 Three sources, one at a time: the static embedding of the extra ``semantic`` (token vectors, averaged: no network, no
 model to run), a local folder with a model2vec model, or an OpenAI-compatible ``/embeddings`` endpoint that somebody on
-this machine agreed to. To load one takes 0.2 s of processor time, so no hook does, and nothing waits for it before a
-correction is durable. Private lessons have no embedding. What is stored is derived: it goes with the database.
+this machine agreed to. To load one takes 0.2 s of processor time, so no hook does, and no correction waits for it
+before it is durable. Private lessons have no embedding. The stored vectors are derived: they go with the database.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ LIBRARIES = ("numpy", "safetensors", "tokenizers")
 SIMILAR_MIN = 0.35
 """Cosine below which two texts have nothing to do with each other: for unrelated lessons it is about 0.1."""
 TEXTS_MAX = 2_000
-"""So many texts are embedded in one go of the background."""
+"""Limit of texts that one pass in the background embeds."""
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 WAIT_S = 10.0
 _AT_ONCE = 64
@@ -64,7 +64,7 @@ class Embeddings:
 
     @property
     def state(self) -> str:
-        """State of the embeddings: on; off by the configuration; unagreed: no consent to the endpoint; missing."""
+        """State: ``on``; ``off`` by configuration; ``unagreed`` for no consent to the endpoint; ``missing`` library."""
         if self._settings.off:
             return "off"
         if self._settings.url and not self._is_agreed():
@@ -113,8 +113,8 @@ class Embeddings:
     def embed_new(self) -> int:
         """Embed the lessons that changed since the last time, at most ``TEXTS_MAX``; return how many.
 
-        For the background: the sidecar's tick, or the end of a sync. What another process writes meanwhile, or an
-        endpoint that does not answer, makes it give up until the next time.
+        Called in the background, by the sidecar or at the end of a sync. If another process writes meanwhile, or an
+        endpoint does not answer, the rest is left for the next time.
         """
         chosen = self.source()
         mark = f"{self._workspace.patterns.generation} {chosen.name}" if chosen else ""
@@ -141,7 +141,7 @@ class Embeddings:
     def nearest(self, text: str, count: int, least: float = SIMILAR_MIN) -> list[tuple[str, float]]:
         """Return (id, cosine) of the lessons that mean much the same as a text, best first, from ``least`` on.
 
-        The first question of a process loads the model. An endpoint that does not answer is as good as none.
+        The first call in a process loads the model. If an endpoint does not answer, the result is empty.
         """
         chosen = self.source()
         if chosen is None:
@@ -155,7 +155,7 @@ class Embeddings:
     def alike(self, ids: Sequence[str], least: float, partners_max: int) -> dict[tuple[str, str], float]:
         """Return the cosines of the pairs among lessons that mean much the same, by their ids, the smaller first.
 
-        No model is loaded: what is embedded already is compared. Pairs below the cosine ``least`` are left out; a
+        No model is loaded: the stored vectors are compared. Pairs below the cosine ``least`` are left out; a
         lesson is paired with its ``partners_max`` closest ones.
         """
         chosen = self.source()
@@ -182,7 +182,7 @@ class Embeddings:
     def cosines(self, texts: Sequence[str], pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], float] | None:
         """Return the cosines of pairs of texts, by number; None where there is no source, or it does not answer.
 
-        For texts that are this agent's alone: a source that is not on this machine is not asked.
+        For private texts of this agent: they are sent to no source on another machine.
         """
         chosen, url = self.source(), self._settings.url
         if chosen is None or (url and not consent.is_loopback(urlsplit(url).hostname or "")):

@@ -1,8 +1,8 @@
 """The fetched tree: the clan's files as the remote last showed them.
 
-It is an input of the fold beside the files of the workspace, and git keeps it: ``.fleet/git`` holds its objects, and a
-ref names the commit that the workspace has taken in. What a hostile far side can put into a tree is met here: an entry
-is read only if it is a plain file at one of the clan's own paths, and not too large.
+It is an input of the fold beside the files of the workspace, and git stores it: ``.fleet/git`` has its objects, and a
+ref names the commit that the workspace has taken in. This module guards against a hostile remote: an entry of a tree is
+read only if it is a plain file at one of the clan's own paths, and not too large.
 
 One of these files is ``members.toml``: the agents of a clan, a table each with a display name, an emoji, and later
 their public keys.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fleet.store.git import Bare, Entry
 
 FETCHED = "refs/fleet/fetched"
-"""The ref of the tree that is taken in."""
+"""Ref of the commit whose tree is taken in."""
 MEMBERS = "members.toml"
 PAGE = "patterns.md"
 DISCOVERIES_PAGE = "discoveries.md"
@@ -38,7 +38,7 @@ FRONT_MARK = (
 """First line of the front page that fleet writes. One without it is a person's, and is never replaced."""
 ATTRIBUTES = ".gitattributes"
 FORMAT = ".fleet-format"
-"""Names the number of the lines' format, so that a fleet of an older one knows that it must not write."""
+"""File with the number of the lines' format, so that an older fleet knows that it must not write."""
 FORMAT_NUMBER = 2
 FORMAT_TEXT = b"%d\n" % FORMAT_NUMBER
 
@@ -77,7 +77,7 @@ class TreeGoneError(FleetError):
 
 
 class _SortedEntries(msgspec.Struct, frozen=True):
-    """The entries of a tree: the content that is read, and why each path of ours, or link, is not read."""
+    """The entries of a tree: the files that are read, and the reason for each clan path or link that is not."""
 
     files: Paths
     unread: dict[str, str]
@@ -86,7 +86,7 @@ class _SortedEntries(msgspec.Struct, frozen=True):
 def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str]) -> _SortedEntries:
     """Return which entries of a tree are read, editions first.
 
-    Contents that are ignored are ``known`` by their ids, with the reason (see ``too_much``).
+    ``known``: id of each content that is ignored, with the reason (see ``too_much``).
     """
     entries = _SortedEntries({}, {})
     room = TREE_BYTES_MAX
@@ -99,7 +99,7 @@ def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str]) -> _S
             entries.files[path] = _Blob(entry.oid, entry.size)
     shards = [path for path in entries.files if "/" in path]
     if len(shards) > limits.SHARDS_MAX:
-        # A flood is one of small shards: the largest are read, if they can hold a line at all.
+        # A flood consists of many small shards: the largest ones are read, if they can hold a line at all.
         long = [path for path in shards if entries.files[path].size >= limits.SHARD_BYTES_MIN]
         long.sort(key=lambda path: (-entries.files[path].size, path))
         for path in {*shards} - {*long[: limits.SHARDS_MAX]}:
@@ -109,7 +109,7 @@ def sort_entries(listing: "Mapping[str, Entry]", known: Mapping[str, str]) -> _S
 
 
 def _why_unread(path: str, entry: "Entry", known: Mapping[str, str], room: int) -> str:
-    """Return why an entry is not read, going by its place, mode and size; "" for any other. ``room``: bytes left."""
+    """Return why an entry is not read, by its path, mode and size; "" if it is. ``room``: bytes left for the tree."""
     is_ours = is_clan_path(path)
     if entry.mode in _LINKS or (is_ours and (entry.mode != _PLAIN or entry.size < 0)):
         return NOT_PLAIN
@@ -147,11 +147,11 @@ def is_clan_path(path: str) -> bool:
 class GitTree:
     """The trees that were fetched, in fleet's own bare repository ``folder``, and which of them is taken in.
 
-    Whatever reads a tree raises ``TreeGoneError`` where it is not here.
+    Methods that read a tree raise ``TreeGoneError`` if it is not in the repository.
 
     Attributes:
-        listings: commit to what stands in its tree, for a remote that works in the same repository.
-        is_current: returns whether the tree is of the remote that is named now. Of another one nothing is taken in.
+        listings: commit to the entries of its tree, shared with a remote that works in the same repository.
+        is_current: returns whether the tree is of the remote that is configured now; if not, ``head`` is "".
     """
 
     places = (*sorted(_NO_LINES), *(place for kind in KINDS for place in (kind.edition, f"{kind.name}.d/")))
@@ -187,38 +187,38 @@ class GitTree:
             return sort_entries(self._bare.listing(commit), self._bare.ignored())
 
     def ignored(self) -> dict[str, str]:
-        """Return the clan's paths of the tree that is taken in which are not read, and why."""
+        """Return the clan's paths that are not read, of the tree that is taken in, each with the reason."""
         with suppress(TreeGoneError):
             unread = self._sorted(self.head()).unread
             return {path: why for path, why in unread.items() if why == MISNAMED or is_clan_path(path)}
         return {}
 
     def has(self, path: str) -> bool:
-        """Return whether anything stands at a path of the tree that is taken in, readable or not."""
+        """Return whether anything is at a path of the tree that is taken in, readable or not."""
         with _gone():
             return path in self._bare.listing(self.head())
 
     def reading(self) -> AbstractContextManager[None]:
-        """Let one git answer all that is read while the block runs."""
+        """Use one git process for all reads while the block runs."""
         return self._bare.reading()
 
     @contextmanager
     def open(self, oid: str) -> Iterator[IO[bytes]]:
-        """Hold the bytes behind one id open for reading: no more of them need be in memory than are looked at."""
+        """Open the content with an id as a stream, so that it need not be in memory as a whole."""
         with _gone(), self._bare.open(oid) as content:
             yield content
 
     def read(self, oid: str) -> bytes:
-        """Return the bytes behind one id."""
+        """Return the content with an id."""
         with self.open(oid) as content:
             return content.read()
 
     def move(self, commit: str) -> None:
-        """Take a commit for the one that is taken in, durably; "" for none."""
+        """Record a commit as the one that is taken in, durably; "" for none."""
         self._bare.set_ref(FETCHED, commit)
 
     def descends(self, new: str, old: str) -> bool:
-        """Return whether a commit is another one, or "", or has it in its history; False for one unknown here."""
+        """Return whether ``new`` is ``old`` or has it in its history; True if ``old`` is "", False if it is unknown."""
         if not old or new == old:
             return True
         with _gone():
@@ -232,7 +232,7 @@ class GitTree:
     def pushers(self, folder: str, since: str = "") -> dict[str, set[str]] | None:
         """Return who committed to each file of a folder of the tree, by their addresses.
 
-        ``since``: looks behind that commit alone; None where it is not in the tree's history.
+        ``since``: only later commits are read; None is returned if it is not in the tree's history.
         """
         if not (head := self.head()):
             return None if since else {}
@@ -240,7 +240,7 @@ class GitTree:
             return self._bare.pushers(head, folder, since)
 
     def forget_history(self) -> None:
-        """Let go of every object behind the commit that is taken in."""
+        """Delete every object that only the history before the taken-in commit has."""
         if self.head():
             with _gone(), self._bare.locked():
                 self._bare.forget_history()

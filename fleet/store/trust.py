@@ -1,6 +1,6 @@
 """Trust on this machine, in the local database: blocked writers, and parts of columns that wait for a decision.
 
-It enters folds alone (``model.pattern.Policy``): joins and pushes do not depend on it.
+It affects only folds (``model.pattern.Policy``): joins and pushes do not depend on it.
 """
 
 import json
@@ -23,12 +23,12 @@ from fleet.text.screening import counted
 
 _BLOCKED, _EARLIER, _BROUGHT = "blocked", "earlier", "brought"
 _PURGED = "purged"
-_LEFT = "-left"  # behind a kind: a person left it out for good, and is not asked again
+_LEFT = "-left"  # suffix of a kind: a person decided to leave it out, and is not asked again
 _HELD = (BULK, f"{BULK}{_LEFT}", OWN, f"{OWN}{_LEFT}")
 
 
 class _BlockedWriter(NamedTuple):
-    """A replica, or an agent, that is folded out here: since which stamp ("" for all), and when that was decided."""
+    """A replica or agent that folds here leave out: since which stamp ("" for all), and when that was decided."""
 
     name: str
     since: Stamp
@@ -43,12 +43,12 @@ class Trust:
         self._policy = Policy()
 
     def policy(self, mine: frozenset[str]) -> Policy:
-        """Return the policy of folds, but for its cut; raise ``FleetError`` if the local database cannot be read."""
+        """Return the policy of folds without its cut; raise ``FleetError`` if the local database cannot be read."""
         plain = Policy.of(mine, self._state.get(DECIDED))
         if plain.mark != self._policy.mark:
             try:
                 self._policy = self._load(plain)
-            except FleetError:  # by its mark rows stay as they are folded: who is blocked is out; it is read again
+            except FleetError:  # its mark lets rows stay as folded, without blocked writers; the next call reads again
                 return plain
         return self._policy
 
@@ -56,18 +56,18 @@ class Trust:
         blocked = self.blocked()
         withheld: dict[str, dict[str, str]] = defaultdict(dict)
         versions = dict(plain.versions)
-        for _, name, each, value, _ in self._rows(*_HELD):
-            withheld[each][name] = value
-            key = f"{IS_HELD} {each}"
+        for _, name, id_, value, _ in self._rows(*_HELD):
+            withheld[id_][name] = value
+            key = f"{IS_HELD} {id_}"
             versions[key] = blake2b(f"{versions.get(key, '')} {name} {value}".encode(), digest_size=8).hexdigest()
         earlier: dict[str, list[str]] = defaultdict(list)
-        for _, _, each, value, _ in self._rows(_EARLIER):
-            earlier[each].append(value)
-        versions |= {f"{IS_BLOCKED} {each.name}": f"{each.since} {each.at}" for each in blocked}
+        for _, _, id_, value, _ in self._rows(_EARLIER):
+            earlier[id_].append(value)
+        versions |= {f"{IS_BLOCKED} {writer.name}": f"{writer.since} {writer.at}" for writer in blocked}
         return plain._replace(
-            blocked={each.name: each.since for each in blocked},
-            earlier={each: _line(each, texts) for each, texts in earlier.items()},
-            withheld={each: _parts(each, texts) for each, texts in withheld.items()},
+            blocked={writer.name: writer.since for writer in blocked},
+            earlier={id_: _line(id_, texts) for id_, texts in earlier.items()},
+            withheld={id_: _parts(id_, texts) for id_, texts in withheld.items()},
             versions=versions,
         )
 
@@ -78,7 +78,7 @@ class Trust:
         return [_BlockedWriter(name, value, at) for _, name, _, value, at in self._rows(_BLOCKED)]
 
     def block(self, name: str, since: Stamp, earlier: Iterable[Line], at: Stamp) -> None:
-        """Fold a replica, or an agent, out since a stamp, "" for always; the columns of ``earlier`` still count."""
+        """Leave a replica or agent out of folds since a stamp, "" for always; columns in ``earlier`` still count."""
         rows = [(_EARLIER, name, each.id, codec.encode(each).decode(), at) for each in earlier]
         self._change(_all_about(name), [(_BLOCKED, name, "", since, at), *rows])
 
@@ -97,7 +97,7 @@ class Trust:
         return [each for each in parts if each.group]
 
     def asked(self) -> list[Held]:
-        """Return the parts that are left out and that a person is asked about; what is blocked is out anyhow."""
+        """Return the parts that a person is asked about; those of blocked writers are left out anyhow."""
         return [each for each in self._unblocked(self.held()) if each.is_asked]
 
     def _unblocked(self, parts: Iterable[Held]) -> list[Held]:
@@ -112,17 +112,17 @@ class Trust:
         return [_sentence(kind, group, len(ids)) for (kind, group), ids in sorted(ids_by_group.items())]
 
     def note_purged(self, purged: Mapping[str, int]) -> None:
-        """Note the groups that purged words of so many lessons, until a person is told."""
+        """Note the groups that purged words, with the number of lessons, until a person is told."""
         if purged:
             with self._state.transaction() as connection:
                 known = self.purged()
-                # It may be noted twice: the transaction that it was found in is repeated where it fails.
+                # The larger number counts, since a failed transaction is repeated and notes its purges twice.
                 most = {each: max(known.get(each, 0), number) for each, number in purged.items()}
                 row = (_PURGED, json.dumps(known | most))
                 connection.execute("INSERT OR REPLACE INTO value VALUES (?, ?)", row)
 
     def purged(self, *, forget: bool = False) -> dict[str, int]:
-        """Return what was noted so; ``forget``: a person is being told."""
+        """Return what ``note_purged`` noted; ``forget``: delete it, since a person is told now."""
         noted = self._state.get(_PURGED)
         if noted and forget:
             with self._state.transaction() as connection:  # what another process noted since stays
@@ -181,11 +181,11 @@ class Trust:
                 return self._state.connection().execute(f"{query} ORDER BY kind, name, id", kinds).fetchall()
             except sqlite3.OperationalError as why:
                 if "no such table" not in str(why):
-                    raise  # to take it for no decision would let in whom a person blocked
+                    raise  # "no decisions" would let in writers whom a person blocked
                 return []  # read-only, and of an earlier version
 
     def _change(self, gone: Sequence[tuple[str, str, str]], rows: Sequence[tuple[str, ...]]) -> None:
-        """Take rows out, by kind, name and id, and put others in: a decision, by which folds change."""
+        """Delete rows, by kind, name and id, and insert others: a decision, by which folds change."""
         with self._state.transaction() as connection:
             connection.executemany("DELETE FROM trust WHERE kind = ? AND name = ? AND id GLOB ?", gone)
             connection.executemany(_PUT.format("REPLACE"), rows)

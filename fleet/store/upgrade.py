@@ -1,7 +1,7 @@
 """Converter of a workspace that fleet 0.1 made, and of its lines. Nothing else reads the lines of that version.
 
 The lines go through ``model.version_1``, one by one, so two machines of a clan convert in any order and what they have
-joins without doubling. What is no line of fleet 0.1 stays byte for byte.
+joins without doubling. Anything that is no line of fleet 0.1 stays byte for byte.
 """
 
 import shutil
@@ -67,7 +67,7 @@ def upgrade(workspace: Workspace) -> list[str] | None:
     if not _is_unfinished(workspace):
         return None
     done: list[str] = []
-    # The fetched tree has the old lines, and files here are healed from it: it is unknown until the next fetch.
+    # The fetched tree has the old lines, which would come back to the files here: it is unset until the next fetch.
     workspace.tree.move("")
     clan, count = _converted_clan(workspace)
     records = line.joined(entry for data in clan.values() for entry in lesson_lines([data])) if count else {}
@@ -141,7 +141,7 @@ def _notes(workspace: Workspace, private: Iterable[Line]) -> dict[Path, bytes]:
 
 
 def _without(data: bytes, private: Collection[str]) -> bytes:
-    """Return a file without private lessons. What the clan has of them comes back with its tree."""
+    """Return a file without private lessons. The clan's parts of them come back with its tree."""
     reader = LineReader()
     rows = [(raw, reader.entry(PATTERNS, raw, "", number)) for number, raw in reader.raw_lines([data], "")]
     return b"".join(raw + b"\n" for raw, entry in rows if not isinstance(entry, Line) or entry.id not in private)
@@ -182,7 +182,7 @@ def _remove(path: Path) -> bool:
 
 
 def _convert_local(workspace: Workspace) -> None:
-    """Move consent and pause to the local database. What fleet 0.1 noted of showings and syncs is not kept."""
+    """Move consent and pause to the local database. The records of fleet 0.1 on showings and syncs are dropped."""
     state = workspace.state
     answer = workspace.files.read(workspace.local / "consent").decode("utf-8", "replace").split()
     if answer[:1] == ["agreed"] and len(answer) == 3 and answer[1] == workspace.world.machine():

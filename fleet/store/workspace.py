@@ -69,7 +69,7 @@ class Workspace:
         warnings: messages for a person, collected during a command.
         reports: messages for a person on what was done beside the command.
         has_changed: True once a command changed something that a retry would change again.
-        runs: ids of the runs that were made through this object, oldest first; one that a crash left is nobody's.
+        runs: ids of the runs made through this object, oldest first, without those that it finished after a crash.
         recorded: files that a command's run changed so far, before and after; None where no run is recorded.
     """
 
@@ -212,7 +212,7 @@ class Workspace:
         return []
 
     def own_notes(self, agent: str, id_: str) -> Line | None:
-        """Return what the agent's private file has of a lesson, private or not."""
+        """Return the record of a lesson in the agent's private file, whether the lesson is private or not."""
         return self.notes(agent).line(id_) if self.has_notes(agent) else None
 
     def private(self, agent: str, id_: str) -> Line | None:
@@ -226,7 +226,7 @@ class Workspace:
         return join(shared, own) if shared is not None and own is not None else own or shared
 
     def same_text(self, agent: str, text: str) -> str:
-        """Return the id under which an agent logs a lesson: of a lesson with this text now, else the text's hash."""
+        """Return the id under which an agent logs a lesson: that of a lesson that has this text, else its hash."""
         if self.has_notes(agent):
             id_ = self.notes(agent).same_text(text)
             if self.private(agent, id_) is not None:
@@ -265,7 +265,7 @@ class Workspace:
         return register.default_agent if self._is_here(register.default_agent, register) else ""
 
     def _is_here(self, agent: str, register: replica.Register) -> bool:
-        """Return whether an agent of the register was named by somebody here, and not by who wrote the repository."""
+        """Return whether an agent of the register was named by somebody here, not by the author of the repository."""
         if agent in ("", names.GUEST):
             return False
         machine, lent = self.world.machine(), self.world.lent()
@@ -288,7 +288,7 @@ class Workspace:
         return replica.Register.parse(self.files.read(self.replica_file), self.replica_file)
 
     def current_replicas(self) -> list[str]:
-        """Return the replicas under which agents write here now, without those of a folder that this is a copy of."""
+        """Return the replicas under which agents write here now, without those of the folder that this one copies."""
         register = self.replicas()
         current = (self._current(agent, register) for agent in {r.agent for r in register.replicas})
         # Until the first pull of this folder, the lines of an earlier job under the same lease are unknown here.
@@ -305,7 +305,7 @@ class Workspace:
         return sorted(r.name for r in listed if not r.is_lease and r.name not in current)
 
     def lease(self) -> str:
-        """Return the replica that is lent to this process, or ""; raise ``UsageError`` for a name that is none."""
+        """Return the replica that is lent to this process, or ""; raise ``UsageError`` for an invalid name."""
         lent = self.world.lent()
         if lent and (not names.is_replica(lent) or not names.is_agent(names.agent_of(lent))):
             raise UsageError(
@@ -316,7 +316,7 @@ class Workspace:
 
     @property
     def is_read_only(self) -> bool:
-        """True where nobody may write here: an ephemeral folder, and no lease. A damaged register is another matter."""
+        """True where nobody may write here: an ephemeral folder, and no lease. False if the register is damaged."""
         with suppress(FleetError):
             return self.replicas().ephemeral and not self.lease()
         return False
@@ -337,12 +337,12 @@ class Workspace:
 
     @property
     def doubt(self) -> str:
-        """Reason why fewer lines may go out than wait: what the clan has is not known; "" where it is."""
+        """Reason why fewer lines may be sent than are pending: nothing of the clan was read yet. Else ""."""
         is_unread = self.is_in_a_clan and not self.tree.head()
         return "what the clan has is not known until a sync has read it" if is_unread else ""
 
     def check_lease(self) -> None:
-        """Raise ``NoError`` unless an earlier job's lines under this lease were read: totals would start at zero."""
+        """Raise ``NoError`` if earlier jobs' lines under this lease were not read: totals would start at zero again."""
         if (lease := self.lease()) and self.is_in_a_clan and not self.state.get("pulled"):
             raise NoError(
                 f"{lease} is lent, and what was written under it before is not read yet: nothing was logged. "
@@ -381,9 +381,9 @@ class Workspace:
         return any((folder / ".git").exists() for folder in (root, *root.parents))
 
     def shared_fields(self) -> list[str]:
-        """Return those of ``[share] fields`` that are shared: within a repository the ones with a yes here.
+        """Return the fields in ``[share] fields`` that are shared: in a repository, those that a person agreed to.
 
-        The yes to a remote is one to the fields that were named then. Before the first yes, nothing leaves.
+        The consent to a remote covers the fields that are named at the time. Before that, nothing is sent.
         """
         fields = self.config.share.fields
         if not fields or not self.is_in_git():
@@ -394,15 +394,15 @@ class Workspace:
         return [each for each in fields if not is_asked or self.state.agrees(_FIELD, each)]
 
     def agree_to_fields(self) -> None:
-        """Record a yes here to what ``[share] fields`` names, in place of any other."""
+        """Record a person's consent to the fields in ``[share] fields``, in place of any other."""
         self.state.disagree(_FIELD)
-        for each in ("", *self.config.share.fields):  # "": somebody was asked, also where no field is named
+        for each in ("", *self.config.share.fields):  # "" records that somebody was asked, even if about no field
             self.state.agree(_FIELD, each, self.wall())
 
     def mine(self) -> frozenset[str]:
         """Return the replicas that were minted for this machine and this folder: nobody else writes under them.
 
-        A lease is lent to many, and under the names in a backup or a copy of a folder others may still write.
+        A lease is lent to many processes, and the replicas in a backup or a copied folder may write elsewhere, too.
         """
         here = self.world.machine(), replica.folder_fingerprint(self.root)
         with suppress(FleetError):  # a damaged register is reported wherever it is needed
@@ -439,7 +439,7 @@ class Workspace:
         return self.db.take(commit, current[0] if current else "")
 
     def _is_tree_current(self) -> bool:
-        """Return whether the tree was fetched from the remote that is named now, as far as that can be read."""
+        """Return whether the tree is of the remote that is configured now; True if the configuration is unreadable."""
         return not self.config.is_read or self.state.get(_TREE_OF) in ("", self._remote_named())
 
     def _remote_named(self) -> str:
@@ -472,7 +472,7 @@ class Workspace:
         """Hold the workspace's write lock as one agent's replica; at the end the database has what was written."""
         with self.locked(wait_s):
             yield self.writer(agent)
-            # A file that is deleted, or set back, is put back from the rows: else what is private would be shared.
+            # A file that was deleted, or set back, is restored from the rows: else a private lesson would be shared.
             self.db.catch_up(_REFRESH_WAIT_S)
             if self.has_notes(agent) and self.notes(agent).generation and self._notes[agent].lacks_lines():
                 self._notes[agent].put_back(lambda _: self.notes_file(agent))
@@ -482,7 +482,7 @@ class Workspace:
         return self.lock(f"log-{agent}", wait_s)
 
     def replica_name(self, agent: str) -> str:
-        """Return the replica under which the agent writes here; "" if one must be minted, or a lease be read, first."""
+        """Return the replica under which the agent writes here; "" if it must first be minted, or a lease fetched."""
         if lease := self.lease():
             return lease if names.agent_of(lease) == agent and self.state.get("pulled") else ""
         register = self.replicas()
@@ -528,7 +528,7 @@ class Workspace:
         return Writer(self, current.name)
 
     def _is_ahead(self, name: str) -> bool:
-        """Return whether a stamp under a replica lies in the future: whatever is stamped today would not count."""
+        """Return whether a replica has a stamp in the future: what it states today would lose against that."""
         return self.db.ahead_of(name) > self.clock.cut()
 
     def _leased(self, agent: str, lease: str) -> "Writer":
@@ -550,10 +550,10 @@ class Workspace:
         """Reissue, under new replicas, the edits that were stamped when the clock ran ahead."""
         self.warn("this machine's clock ran ahead and was set back; its lessons were stamped anew, none is lost")
         old = sorted({found.name for found in self.replicas().replicas if not found.is_lease})
-        self.state.put(**{_SET_BACK: clock.shifted(self.wall(), -1)})  # before the command that notices
+        self.state.put(**{_SET_BACK: clock.shifted(self.wall(), -1)})  # just before the present command
         late = self.db.future_ids()  # before a stamp is issued: it is larger than all that the rows admit
         fresh = {agent: self.mint(agent).name for agent in sorted({names.agent_of(name) for name in old})}
-        self.clock.forget()  # after minting: under an old name, as a crash leaves it, smaller stamps count for nothing
+        self.clock.forget()  # after minting: under an old replica, which a crash would leave, smaller stamps are lost
         for id_, name in ((id_, name) for id_ in late for name in old):
             line, me = self.patterns.line(id_) or Line(id_), fresh[names.agent_of(name)]
             withheld = self.policy().withheld.get(id_, {}).get(name)
@@ -562,7 +562,7 @@ class Workspace:
                 self.files.append(self.clan / PATTERNS.shard(me), PATTERNS.encode(delta) + b"\n")
 
     def made_at(self, at: str) -> str:
-        """Return when something was done here: what a clock dates that ran ahead was done before it was set back."""
+        """Return when something was done here; a date of a clock that ran ahead becomes the time of its correction."""
         return at if at <= self.wall() else self.state.get(_SET_BACK) or at
 
     def close(self) -> None:
@@ -578,7 +578,7 @@ _SET_BACK = "set_back"
 _TREE_OF = "tree_of"
 """Key of the remote and branch, as ``fleet.toml`` had them, that the tree was fetched from."""
 _FIELD = "field"  # kind of consent: a field of ``[share] fields``
-_MOVED = ("add", "first", "n", "parts", "rem", "set", "over")  # of a column, to the private file with a lesson
+_MOVED = ("add", "first", "n", "parts", "rem", "set", "over")  # parts of a column that ``hide`` moves
 
 
 class Writer:
@@ -601,7 +601,7 @@ class Writer:
     def append(self, kind: Kind, lines: Sequence[Any], *, is_durable: bool = True) -> None:
         """Append lines to the own shard, durably unless they can be derived again.
 
-        Lines that only the rows have are written before: a remove refers to an add, and a mark to an occurrence.
+        Lines that only the rows have are written first, since a remove refers to an add, a mark to an occurrence.
         """
         if data := b"".join([kind.encode(line) + b"\n" for line in lines]):
             if self.workspace.db.lacks_lines():
@@ -626,10 +626,10 @@ class Writer:
         self.append(PATTERNS, [delta for delta in deltas if delta.id not in private], is_durable=is_durable)
 
     def hide(self, id_: str, stamp: str) -> None:
-        """Make a lesson private: what was not sent yet leaves the shared files, the rest stays with the clan.
+        """Make a lesson private: unsent parts leave the shared files, the rest stays with the clan.
 
-        The agent's columns go as they are, so each total counts once. Of a field that others worded last, the present
-        value goes as a first wording. What was logged before ``stamp`` must be counted, as before ``publish``.
+        The agent's columns move unchanged, so each total counts once. A field that others worded last moves as a first
+        wording of its present value. The caller has counted what was logged before ``stamp``, as for ``publish``.
         """
         workspace, me, line = self.workspace, self.name, self.line(id_)
         lesson = fold(line, workspace.policy())
@@ -663,7 +663,7 @@ class Writer:
         self.append_private([join(self.edit(private, SCOPE, scope), edits.retire(private, self.name))])
 
     def set_own(self, values: Sequence[tuple[str, str, Any]]) -> None:
-        """Set fields for this agent alone, as (id, field, value): in its file, of the clan's lessons without a text."""
+        """Set fields of clan lessons for this agent alone, as (id, field, value): its file has them without a text."""
         own = self.workspace.own_notes
         lines = [(own(self.agent, id_) or Line(id_), field, value) for id_, field, value in values]
         self.append_private([self.edit(line, field, value) for line, field, value in lines])
@@ -675,7 +675,7 @@ class Writer:
 
 
 def check_version(root: Path) -> None:
-    """Raise ``NoError`` for a workspace of fleet 0.1 that is not converted yet, as a few files of it show."""
+    """Raise ``NoError`` for a workspace of fleet 0.1 that is not converted yet; a few of its files tell."""
     clan = root / "clan-learnings"
     if (clan / FORMAT).is_file():
         return

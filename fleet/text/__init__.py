@@ -1,6 +1,6 @@
-"""Text processing of lessons and messages, pure: secrets, likeness, signs of a correction, Markdown, shell, dates.
+"""Pure text processing of lessons and messages: secrets, similarity, signs of a correction, Markdown, shell, dates.
 
-Nothing here does I/O but for reading the data files beside it.
+The only I/O is reading the data files beside it.
 """
 
 from itertools import groupby
@@ -14,14 +14,14 @@ _SHORTENED = (
     "don't doesn't didn't isn't aren't wasn't weren't ain't haven't hasn't hadn't can't couldn't won't wouldn't "
     "shouldn't mustn't needn't that's what's there's here's who's you're they're you've we've they've i've"
 )
-"""Words that are no other word without their apostrophe, as ``its`` and ``were`` are."""
+"""Words that without their apostrophe are no other word, unlike ``it's`` (``its``) and ``we're`` (``were``)."""
 _APOSTROPHE_AT = {word.replace("'", ""): word.index("'") for word in _SHORTENED.split()}
 
 
 def apostrophed(text: str) -> str:
     """Return a text with straight apostrophes, also in words that were typed without: ``dont`` becomes ``don't``.
 
-    Every text that is looked through for phrases passes here, and every phrase of a person's own.
+    Every text that is searched for phrases passes through it, and every phrase that a person adds.
     """
     runs = ("".join(run) for _, run in groupby(text.replace("’", "'"), str.isalpha))
     return "".join([f"{run[:at]}'{run[at:]}" if (at := _APOSTROPHE_AT.get(run.lower())) else run for run in runs])
@@ -30,7 +30,7 @@ def apostrophed(text: str) -> str:
 def sections(name: str) -> dict[str, list[str]]:
     """Return the rows of a list in ``data`` by section, "" before the first.
 
-    ``# `` begins a comment; ``␣`` is a blank, which an editor would take from the end of a row.
+    ``# `` begins a comment; ``␣`` stands for a blank, since editors remove one from the end of a row.
     """
     rows: list[str] = []
     parsed = {"": rows}

@@ -27,7 +27,7 @@ BlockKind = Literal["paragraph", "item", "table", "quote"]
 
 
 class Block:
-    """Block of a section: from a line, counted from 1, to an end, that of the last item below an item.
+    """Block of a section, from ``line``, counted from 1, to ``end``: for an item, the end of the last item below it.
 
     Attributes:
         lines: its text, line by line, without marks of lists and quotations; of a table the rows.
@@ -65,7 +65,7 @@ class Section:
 
 
 BLOCK_CHARS_MAX = 8_192
-"""Greatest length of a block: a longer one was not written by hand, and is cut; a line of half of it is left out."""
+"""Greatest length of a block: a longer one was not written by hand, and is cut. Half of it is a line's limit."""
 # Expressions are texts, which `re` compiles at the first use and caches: few processes need any.
 _ITEM = r"[ \t]*(?:(?:[•▪◦–]|\(?\d{1,3}[.)])[ \t]+(?=\S)|(?=(?:❌|✅|🚫|⛔|✗|✔|SUPERSEDES:?\s)))(?P<text>.*)"
 _TASK = r"\[[ xX]\][ \t]+"
@@ -96,8 +96,8 @@ class _OutlineBuilder:
     """Builder of an outline from tokens."""
 
     def __init__(self, page: Section, lines: list[str]) -> None:
-        self._sections, self._lines = [page], lines  # that stand open, the innermost last
-        self._items: list[Block] = []  # likewise
+        self._sections, self._lines = [page], lines  # the open sections, the innermost last
+        self._items: list[Block] = []  # the open items, likewise
         self._quotes = self._level = 0
         self._is_table = False
 
@@ -138,7 +138,7 @@ class _OutlineBuilder:
         if self._items and not self._quotes:
             self._item_text(lines, line)
         elif self._level and not self._quotes:
-            self._open_section(Passage(text).plain or text.strip(), line)  # of one that is struck out with its marks
+            self._open_section(Passage(text).plain or text.strip(), line)  # a title that is struck out keeps its marks
         else:
             self._paragraph("quote" if self._quotes else "paragraph", lines, line)
 
@@ -360,7 +360,7 @@ class Passage:
         )
 
     def lead(self, chars_max: int) -> tuple[str, str]:
-        """Return its first sentences, up to so many characters but one at least, and the rest."""
+        """Return its first sentences, within ``chars_max`` characters but at least one sentence, and the rest."""
         if len(self._text) <= chars_max:
             return self._text, ""
         hidden = _CODE.sub(lambda code: "x" * len(code[0]), self._text)
@@ -381,7 +381,7 @@ def _without_marks(text: str) -> str:
 
 
 def _field(text: str) -> Field:
-    """Return the field of a text: that of the label at its beginning; without one its role is ""."""
+    """Return the field of a text, by the label at its beginning; without a label, its role is ""."""
     if match := pattern(_NOTES, "bold-label").match(text):
         label = Label(match["bold"] or match["box"] or match["plain"])
         if role := label.role:

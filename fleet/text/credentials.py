@@ -1,9 +1,9 @@
 """Detection of secrets by their name or by their provider's form: ``fooToken = "…"``, ``API_KEY=…``, ``glsa_…``.
 
-Imported by ``screening`` only for a text with a hint of one; the providers' forms and the words of innocent values are
-data files, read with the first such text; expressions are texts, which ``re`` compiles at the first use. A token with a
-provider's prefix is *certain*; a value with the name of a secret is *doubtful*. Cost is linear: each name and each
-prefix is matched once, and a value is judged by its first 128 characters.
+``screening`` imports this module only for a text with a hint of a secret. Providers' forms and the words of innocent
+values are data files, read for the first such text; expressions are strings, which ``re`` compiles at the first use. A
+token with a provider's prefix is *certain*; a value with the name of a secret is *doubtful*. Cost is linear: each name
+and each prefix is matched once, and a value is judged by its first 128 characters.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from fleet.text import sections
 VALUE_PEEK_CHARS = 128  # a value is judged by this prefix; all of it is redacted
 _DIGIT = re.compile("[0-9]")
 _NAMED = "env-secret"
-"""The kind of a value that its name alone makes a secret."""
+"""Kind of a value that is a secret only by its name."""
 
 _Span = tuple[int, int, str]
 """Start and end of a secret, and its kind."""
@@ -35,7 +35,7 @@ _sections = cache(sections)
 # Compiled with the first text that has the prefix: all 180 take 15 ms.
 _compiled = cache(partial(re.compile, flags=re.ASCII))
 _LONG_WORD = re.compile(r"[A-Za-z0-9_+/=~.:|!%?&$,-]{16,}+")
-"""Words that may have a token in them: hardly any of prose and code, and they alone are searched."""
+"""Words that may contain a token: only these are searched, and prose and code have hardly any."""
 
 
 def provided(text: str) -> Iterator[_Span]:
@@ -59,7 +59,7 @@ def provided(text: str) -> Iterator[_Span]:
 
 
 def _is_border(before: str, prefix: str) -> bool:
-    """Return whether a token may begin behind two characters: not in a word, nor in base64 or a dotted name."""
+    """Return whether a token may begin after two characters: not within a word, base64 or a dotted name."""
     last = before[-1:]
     if last in ("+", ".") and before[:-1].isalnum():
         return False
@@ -98,7 +98,7 @@ def _is_sample(token: str) -> bool:
 # --- NAME=value -------------------------------------------------------------------------------------------------------
 
 _IN_NAMES = ("SECRET", "TOKEN", "PASS", "PWD", "KEY")
-"""Parts of these names, of which most texts have none."""
+"""Parts of names of secrets; most texts have none of them."""
 
 
 def is_placeholder(value: str) -> bool:
@@ -159,7 +159,7 @@ def _is_plausible(name: str, core: str) -> bool:
     return len(core) >= 6 and not (core.isdigit() and len(core) <= 6) and not _ODD_FOR_TOKEN.search(core)
 
 
-# Characters of no token; behind an operator of a shell or of a URL the value has ended.
+# Characters that no token has; at an operator of a shell or a URL the value ends.
 _ODD_FOR_TOKEN = re.compile(r"^[^&;|]{0,12}[?@%$^*!#\[\]{}]|^[^&;|]*[?@%^*!#\[\]{}]|^\w+=[^&]+&")
 
 
@@ -186,7 +186,7 @@ def _has_innocent_word(low: str) -> bool:
 
 
 def _loose(text: str) -> Iterator[_Span]:
-    """Yield random values behind names of secrets in any case and quoting."""
+    """Yield random values after names of secrets in any case and quoting."""
     done = position = 0
     while named := _expression("loose").search(text, position):
         position = named.end("word")
@@ -254,7 +254,7 @@ def _loose_values(text: str, named: re.Match[str]) -> Iterator[tuple[int, int]]:
 
 
 def _is_machine_made(text: str, start: int) -> bool:
-    """Return whether a word is too long and mixed for prose: the only kind of value behind a blank alone."""
+    """Return whether a word is too long and mixed for prose: the only kind of value that may follow a blank alone."""
     word = _expression("machine-made").match(text, start)
     return word is not None and sum(map(str.isdigit, word[0])) >= _DIGITS_MIN
 
@@ -294,7 +294,7 @@ def _is_random(named: re.Match[str], value: str, before: str) -> bool:
 
 
 def _is_odd(value: str, before: str) -> bool:
-    """Return whether a value is a password of many symbols, and no code, which closes brackets, and no bare call."""
+    """Return whether a value is a password with many symbols; code, with balanced brackets, and calls are none."""
     symbols = set(_expression("symbol-of-code").findall(value))
     if len(symbols) < 3 or len(value) < 10 or not _PASSWORD_LIKE.match(value) or _expression("call").match(value):
         return False
@@ -308,7 +308,7 @@ _TYPING = ("sshpass", "mysql", "mariadb", "curl", "identified", "IDENTIFIED", "l
 
 
 def _signed(text: str) -> Iterator[_Span]:
-    """Yield values with a symbol among letters and digits, or of mixed case, behind the whole name of a password."""
+    """Yield values with a symbol among letters and digits, or of mixed case, after the whole name of a password."""
     for match in _expression("signed").finditer(text):
         group = match.lastgroup or ""
         value = match[group]
@@ -326,7 +326,7 @@ def _typed(text: str) -> Iterator[_Span]:
 
 
 def _translated(text: str) -> Iterator[_Span]:
-    """Yield the values behind the name of a password in another language than English."""
+    """Yield the values after the name of a password in another language than English."""
     for match in _expression("translated").finditer(text):
         value = match["value"].rstrip(_AFTER_ODD)
         if _is_chosen(value):
@@ -360,4 +360,4 @@ def _entropy(text: str) -> float:
 
 
 FINDERS = (_assigned, _loose, _compared, _signed, _typed, _translated)
-"""Finders of the values that a name makes secret, each to be asked about what the one before it has left."""
+"""Finders of values that are secrets by their name. Each searches the text that the one before has redacted."""

@@ -2,7 +2,7 @@
 
 The grammar of phrases ("yesterday", "3 days ago", "last Tuesday") is closed: only phrases of ``data/dates.toml`` are
 converted, and none in code, quotes, links and titles, or that only looks like a date ("today's standard", "finished in
-5 days"). A phrase that stays costs little, a wrong date is a lie: in doubt it stays.
+5 days"). A wrong date is worse than a phrase that stays: in doubt it stays.
 """
 
 import re
@@ -21,7 +21,7 @@ _MS = timedelta(milliseconds=1)
 _CHARS_MAX = 64
 _FIRST_MS = (datetime(2000, 1, 1, tzinfo=UTC) - _EPOCH) // _MS
 _END_MS = (datetime(2101, 1, 1, tzinfo=UTC) - _EPOCH) // _MS
-_SECONDS_MAX = _END_MS / 1000  # no time of this century is as small in ms as the last of the next is in seconds
+_SECONDS_MAX = _END_MS / 1000  # a larger number is in milliseconds: those of 2000 are more than the seconds of 2101
 
 
 def to_ms(value: object) -> int | None:
@@ -109,10 +109,10 @@ class _Match(NamedTuple):
 def absolutize(text: str, written: datetime, *, keep_words: bool = False) -> str:
     """Return a text with absolute dates for its relative ones, each as exact as its phrase. Idempotent.
 
-    The date replaces the phrase; where that would read wrong ("yesterday's build", "this morning") the words stay and
-    the date is added, as it always is to ``keep_words``.
+    The date replaces the phrase. If that would read wrong ("yesterday's build", "this morning"), or with
+    ``keep_words``, the words stay and the date is added.
 
-    ``written``: its time of writing, in the time zone of its writer.
+    ``written``: when the text was written, in the time zone of its writer.
     """
     if not _language().expressions["hint"].search(text):
         return text
@@ -207,9 +207,9 @@ def _is_title(match: _Match, text: str, before: str) -> bool:
 
 
 def _is_dated_sentence(match: _Match, text: str) -> bool:
-    """Return whether a sentence has a verb of the past, or a plan: else "today" is nowadays, "in 3 days" a duration.
+    """Return whether a sentence tells of the past or of a plan: else "today" is nowadays, "in 3 days" a duration.
 
-    Without either "yesterday" and "tomorrow" are of any day, as in a rule; alone, or behind "since", they are dates.
+    "Yesterday" and "tomorrow" are then relative to any day, as in a rule; alone, or after "since", they are dates.
     """
     start, end = _sentence(text, match.start)
     before, after = _words_of(text[start : match.start]), _words_of(text[match.end : end])
@@ -240,7 +240,7 @@ def _is_dated_sentence(match: _Match, text: str) -> bool:
 
 
 def _is_ahead(before: Sequence[str], after: Sequence[str]) -> bool:
-    """Return whether a sentence says of one thing that it is to come, and sets no value and tells of no past."""
+    """Return whether a sentence announces one event, and neither sets a value nor tells of the past."""
     words, sentence = _language().words, {*before, *after}
     is_value = not words["values"].isdisjoint(before[-1:]) or not words["some"].isdisjoint(before[:1])
     if is_value or sentence & (words["rule"] | words["lasting"]) or _past_verbs(before, after) - words["coming"]:
@@ -249,7 +249,7 @@ def _is_ahead(before: Sequence[str], after: Sequence[str]) -> bool:
 
 
 def _past_verbs(*parts: Sequence[str]) -> set[str]:
-    """Return the verbs by which the parts of a sentence tell of the past."""
+    """Return the verbs in the parts of a sentence that tell of the past."""
     return {each[end] for each in parts for end in range(len(each)) if _is_past(each[: end + 1], "happened")}
 
 
@@ -316,7 +316,7 @@ def _weekday(match: _Match, weekday: int, written: datetime, by: int) -> str:
 
 
 def _shifted(moment: datetime, unit: str, by: int) -> str:
-    """Return the date so many units away, as exact as the unit is."""
+    """Return the date ``by`` units away, as exact as the unit is."""
     if unit in _CLOCK_UNITS:
         date = (moment.astimezone(UTC) + by * _CLOCK_UNITS[unit]).astimezone(moment.tzinfo)
         text = date.isoformat(timespec="minutes").replace("+00:00", "Z")

@@ -1,8 +1,8 @@
 """Parser of Markdown pages that people, tools and git have all written into: as rows, and as a page.
 
-Rows are lines with their comments. Lines of a code fence are literal, HTML comments are taken out, and conflict markers
-of git are skipped. Each broken form (a fence or a comment that never closes, half a conflict) affects its own line and
-no other. Linear in the size of the page. A ``Page`` is the rows and their sections; its text is edited by lines.
+Rows are lines with their comments. Lines of a code fence are literal, HTML comments are separated from the text, and
+conflict markers of git are skipped. A broken form (a fence or a comment that never closes, half a conflict) affects
+only its own line. Cost is linear. A ``Page`` has the rows and their sections; its text is edited by lines.
 """
 
 import re
@@ -49,7 +49,7 @@ _COMMENT_EDGE = r"<!--|-->"
 _RECORD_START = re.compile(r"\s*fleet\s")
 _CONFLICT_STARTS = frozenset({"<<<<<<<", ">>>>>>>", "|||||||", "======="})
 _CONFLICT = r"(?:<{7}|>{7}|\|{7})(?: .*)?|={7}"
-# A comment torn within its very mark would otherwise become the last word of a pattern, and so another pattern.
+# A comment that is cut off within its opening mark must not become the last word of a lesson, which changes the id.
 _TORN_COMMENTS = frozenset({"<", "<!", "<!-"})
 _OPENING, _OPENING_ESCAPED = re.compile(r"<(\\*)!--"), re.compile(r"<\\(\\*)!--")
 _CLOSING, _CLOSING_ESCAPED = re.compile(r"--(\\*)>"), re.compile(r"--\\(\\*)>")
@@ -171,7 +171,7 @@ def _split_comments(line: str, start: int) -> tuple[str, list[str], int | None]:
 
 
 def _end_of_comment(lines: list[str], index: int, opened: int) -> tuple[int, int] | None:
-    """Return line and column behind a comment of several lines; None when it is broken.
+    """Return line and column after a comment of several lines; None if the comment is broken.
 
     Broken: another one opens first, or the page ends. A record has one line, and a comment inside a paragraph ends with
     it, so that neither can hide the entries that follow.
@@ -204,7 +204,7 @@ _FRONT = r"---[ \t]*\r?\n(?:(?:[A-Za-z_][\w-]{0,40}[ \t]*:.*|[ \t#-].*|\r?)\n){0
 
 
 class Part(NamedTuple):
-    """Section of a page: its title and level, and the indexes of its heading line and of the line behind it."""
+    """Section of a page: its title and level, and the indexes of its heading line and of the line after it."""
 
     title: str
     level: int
@@ -265,14 +265,14 @@ class Page(NamedTuple):
 
     @staticmethod
     def cells(line: str) -> list[str]:
-        """Return the cells of a table's row, or of ``a | b``; a bar in code, or behind a backslash, is text."""
+        """Return the cells of a table's row, or of ``a | b``; a bar in code, or after a backslash, is text."""
         text = re.sub(r"^\||(?<!\\)\|$", "", line.strip())
         hidden = re.sub(r"`[^`]*`|\\\|", lambda match: "x" * len(match[0]), text)
         cuts = [-1, *(index for index, char in enumerate(hidden) if char == "|"), len(text)]
         return [text[start + 1 : end].replace("\\|", "|").strip() for start, end in pairwise(cuts)]
 
     def content_end(self, section: Part) -> int:
-        """Return the index behind the last line of a section that is not blank."""
+        """Return the index after the last line of a section that is not blank."""
         index = section.end
         while index > section.heading + 1 and not self.lines[index - 1].strip():
             index -= 1
@@ -290,7 +290,7 @@ class Page(NamedTuple):
         return "".join(line for index, line in enumerate(self.lines) if index not in removed)
 
     def inserted(self, section: Part, new: Sequence[str], end: int = 0) -> str:
-        """Return the text with new lines behind the content of a section, or of its part up to ``end``."""
+        """Return the text with new lines after the content of a section, or of its part up to ``end``."""
         index = self.content_end(section._replace(end=end or section.end))
         is_bare = index == section.heading + 1
         index += is_bare and index < section.end and not self.lines[index].strip()  # the blank line under its heading
@@ -300,10 +300,10 @@ class Page(NamedTuple):
 
     @staticmethod
     def content_lines(text: str, chars_max: int) -> list[str]:
-        """Return the lines of a page, those blank that are no content, so that each keeps its number.
+        """Return the lines of a page, with "" for each line that is no content, so that all keep their numbers.
 
-        They are front matter, lines of more than ``chars_max``, marks of a conflict, and fences that never close: one
-        of these hides no more than itself.
+        No content are front matter, lines of more than ``chars_max``, conflict markers, and marks of fences that never
+        close, which so hide nothing but themselves.
         """
         lines = text.split("\n")
         for index in range(Page.front_matter(text).count("\n")):

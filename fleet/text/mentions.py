@@ -1,14 +1,14 @@
 """Derivation of a lesson's trigger from the commands, files and tools in its text, for a lesson without one.
 
-Precision comes before recall: a lesson at the wrong step is noise at each one. In a code span everything counts that
-has the form of a command or a path; plain words only where they are hardly anything else: a program and one of its own
-commands (``git push``), a test runner, a path, a file with a known extension, a path called a folder. Programs that
-only read or change directory (``ls``, ``sed``) count with an option, or with a noun of theirs: "a sed expression"; in
-code that the text warns of, with any word behind them. Behind "run" a code span is a command whatever its program, and
-a script is its run, by its name, from whatever folder; behind another verb it is an edit.
+Precision comes before recall, since a lesson shown at the wrong step is noise each time. In a code span, everything
+counts that has the form of a command or a path. Plain words count only if they hardly mean anything else: a program
+with one of its own commands (``git push``), a test runner, a path, a file with a known extension, a path called a
+folder. Programs that only read or change directory (``ls``, ``sed``) count with an option, or with a noun of theirs ("a
+sed expression"); in code that the text warns of, with any word after them. After "run", a code span is a command
+whatever its program, and a script stands for its run, from any folder; after another verb, for an edit of it.
 
-The wrong step comes first: the one behind "never", "instead of" and the like, or the code before "fails", is where the
-lesson is wanted, and what a guard may stop. The steps of the right way count only where no wrong one is named.
+Wrong steps have priority: those after "never", "instead of" and the like, and the code before "fails". There the lesson
+is needed, and a guard may stop them. The steps of the right way count only if no wrong one is named.
 """
 
 import re
@@ -28,7 +28,7 @@ _PROGRAMS = frozenset(command.partition(" ")[0] for command in _COMMANDS) | {"gr
 _KNOWN = sections("mentions.txt")
 _WORDS_OF = {name: frozenset(words.split()) for name, words in (row.split(":") for row in _KNOWN[""])}
 _ALONE = _WORDS_OF["alone"]
-"""Programs with a single purpose, whose names are no other words."""
+"""Programs with a single purpose, and a name that is no other word."""
 _GENERIC = _WORDS_OF["generic"]
 
 # Expressions are texts, which `re` compiles at the first use and caches: few processes need any.
@@ -53,10 +53,10 @@ _BUILT = re.compile(r"[`_/.-](?:(?<![.-])|(?=[\w@*+]))", re.ASCII)
 """A code span, or a mark within a word."""
 _FILE_MARKS = frozenset("./_")
 _BLANKS = bytes(char if chr(char).isalnum() or chr(char) in "_@*+" else ord(" ") for char in range(128)).ljust(256)
-"""Table that makes a blank of each ASCII character that stands between words."""
+"""Table that makes a blank of each ASCII character between words."""
 _FOLDERS = r"[\w@+-][\w@.+-]{0,60}(?:/[\w@.+-]{1,60}){1,8}"
 _FOLDER = rf"(?ai)\b(?:folder|directory)\s`({_FOLDERS})/?`|(?<![\w/.])({_FOLDERS})/?`?\s(?:folder|directory)\b"
-"""A path called a folder: behind that word in a code span alone, since "directory structure/tree" is none."""
+"""A path called a folder. After that word it must be a code span, since "directory structure/tree" is none."""
 _NO_FILES = r"(?i:node|next|vue|nuxt|three|chart|express|alpine|ember|backbone|d3)\.(?:js|ts)"
 _WARNING = tuple(_KNOWN["warning"])
 _WRONG, _PREFERRED, _VERB, _DID, _RIGHT, _CLAUSE, _AFTER_PROGRAM = (
@@ -71,14 +71,14 @@ _JOINED = r"\s(?:or|and|nor)\s"
 def trigger(explicit: str, text: str, correct: str = "", wrong: str = "", *, step: str = "") -> str:
     """Return the trigger of a lesson: the given one, else one derived from its words; "" for neither.
 
-    It is the wrong step: that of ``wrong``, or the one that the words warn of, without any that the right way takes,
-    too, if others are left; where there is none, all steps in the words, but for the right way of words that warn of
-    something else. ``step`` was refused or failed: it is added.
+    The derived one has the wrong steps, of ``wrong`` and those that the words warn of; without those that the right way
+    has too, unless no others are left. If there is no wrong step, it has all steps in the words; of ``correct`` only if
+    the words warn of nothing. ``step``, which was refused or failed, is added.
     """
     if explicit or not _may_have_step(text, correct, wrong):
         return explicit or step
     warned = _warned(text, correct, wrong)
-    # Of a warning without a known step, the right way would name the wrong one.
+    # The words warn of a step that is unknown: a step of the right way must not take its place.
     warns = not warned and any(True for part in (text, correct) for _ in _warnings(part[:_CHARS_MAX]))
     right = "" if warns else correct
     derived = _listed(_without_right(warned, text, correct) or warned or _all_steps(text, right))
@@ -116,7 +116,7 @@ def _all_steps(*texts: str) -> list[str]:
 
 
 def _warned(text: str, correct: str, wrong: str) -> list[str]:
-    """Return the wrong steps."""
+    """Return the wrong steps: those of ``wrong``, and those that the words warn of."""
     verb = re.match(_DID, wrong) if wrong else None  # most lessons name nothing that went wrong
     steps = dict.fromkeys(_steps_at(wrong, verb.end(), is_clear=True) if verb else ())
     for part in (text[:_CHARS_MAX], correct[:_CHARS_MAX]):
@@ -139,18 +139,18 @@ def _warnings(text: str) -> Iterator[re.Match[str]]:
         return
     for each in re.finditer(_WRONG, text):
         before = text[max(0, each.start() - _PREFERRED_CHARS_MAX) : each.start()]
-        if not each["over"] or re.search(_PREFERRED, before):  # one may also iterate over something
+        if not each["over"] or re.search(_PREFERRED, before):  # "over" may also belong to "iterate over"
             yield each
 
 
 def _verb(before: str) -> str:
-    """Return "run" or "edit" where what stands before a step ends with such a verb, else ""."""
+    """Return "run" or "edit" if the text before a step ends with such a verb, else ""."""
     match = re.search(_VERB, before[-_VERB_CHARS_MAX:])
     return match.lastgroup or "" if match else ""
 
 
 def _right_commands(text: str, correct: str) -> list[str]:
-    """Return the commands and files of the right way: those in ``correct``, and behind "use" and the like."""
+    """Return the commands and files of the right way: those in ``correct``, and those after "use" and the like."""
     clause, ends = re.compile(_CLAUSE), [match.end() for match in re.finditer(_RIGHT, text[:_CHARS_MAX])]
     clauses = [found[0] for end in ends if (found := clause.match(text, end)) and next(_steps_at(text, end), "")]
     return [command for part in (correct, *clauses) for command in _commands(_without_warnings(part))]
@@ -208,7 +208,7 @@ def _warned_code(span: str, verb: str, text: str) -> Iterator[str]:
 
 
 def _is_run(word: str, verb: str, text: str) -> bool:
-    """Return whether a word in code is a program by the verb before it, or since the text gives it options, too."""
+    """Return whether a word in code is a program: it comes after "run", or the text also has it with an option."""
     return _PLAIN.fullmatch(word) is not None and "." not in word and (verb == "run" or f"`{word} -" in text)
 
 
@@ -300,7 +300,7 @@ def _command(words: list[str]) -> str:
 
 
 def _run(words: list[str], verb: str) -> str:
-    """Return the pattern of a script with arguments, and behind "run" of any program; "" for neither."""
+    """Return the pattern of a script with arguments, or after "run" that of any program; "" for neither."""
     name, *others = _from_script(words)
     is_script = len(words) > 1 and (name.rpartition(".")[2] in _SCRIPT_ENDINGS or words[0].startswith("./"))
     is_program = verb == "run" and words[0] not in _GENERIC and words[0][0] != "/" and "." not in name
@@ -318,7 +318,7 @@ def _from_script(words: list[str]) -> list[str]:
 
 
 def _file(word: str, endings: frozenset[str], verb: str) -> str:
-    """Return the step of editing a file, or of running a script, "" for a word that is no path, or might be another."""
+    """Return the step of editing a file or of running a script; "" for a word that is surely or perhaps no path."""
     is_here, word = word.startswith("./"), word.removeprefix("./")
     if word.rpartition("/")[2] in _NAMED:
         return f"Edit:{word.lstrip('/')}"

@@ -1,8 +1,8 @@
 """Prompt as a host gives it: its sender, the sender's own words, and a prefilter for signals.
 
-Quotations, pasted text and what the host adds are masked: a masked block leaves a line break, a masked piece within a
-line ``·``, so that words on either side of it never become neighbours. Linear. A hook runs the prefilter on every
-prompt, so this imports next to nothing, and reads one small file.
+Quotations, pasted text and what the host adds are masked: a masked block becomes a line break, a masked piece within a
+line ``·``, so that the words before and after it never become neighbours. Cost is linear. A hook runs the prefilter on
+every prompt, so this module imports next to nothing, and reads one small file.
 """
 
 import re
@@ -13,7 +13,7 @@ LANGUAGES = ("en", "de", "es", "fr", "zh", "ja")
 LEVELS = ("weak", "medium", "strong")
 
 _PIECE_CHARS = 16 * 1024
-"""Of a message longer than twice this, only the first and the last so many characters are read."""
+"""Length of the beginning and the end of a message, of which alone a longer message is read."""
 _UNSPACED_FROM = 0x2E80  # scripts from here on are written without spaces
 _HIDDEN = "·"
 _TAG = r"<((?=[^\W\d_])[\w-]+)(?:\s[^>]{0,1000}+)?>"
@@ -37,11 +37,11 @@ class Event:
 
     Attributes:
         kind: prompt, said (by the agent), call, result, refused or stopped.
-        id: of the call that is made, ends or is refused; else of the line.
+        id: id of the call that is made, ends or is refused; else of the line.
         text: typed or printed text, or the words of a refusal.
         about: the command, the path, or the most telling argument of the call.
         at: its time, as the client writes it.
-        offset, line: of its line, in bytes, and its number, from 1; 0 where only a part of the file was read.
+        offset, line: position of its line in bytes, and its number from 1; 0 if only a part of the file was read.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class Objection:
     """Call that a person refused, or turn that a person stopped, with the words of the refusal or of the next prompt.
 
     Attributes:
-        id: of the call; of the line of a stopped turn.
-        tool: of the refused call, or of the last one before the stop; "" for none.
-        at, offset, line: as of an event; the offset is the call's, if there is one.
+        id: id of the call, or of the line of a stopped turn.
+        tool: tool of the refused call, or of the last call before the stop; "" for none.
+        at, offset, line: as in an event; the offset is the call's, if there is one.
         is_mcp: its words are in the result of an MCP server's tool, which may have made up the refusal.
     """
 
@@ -81,7 +81,7 @@ class Objection:
 
     @property
     def refused(self) -> str:
-        """The command that was refused; "" for any other call, and for a stop: its words are mostly about another."""
+        """The refused command; "" for any other call, and for a stop, whose words are mostly about another command."""
         return self.about if (self.kind, self.tool) == ("rejection", "Bash") else ""
 
 
@@ -89,12 +89,12 @@ class Session:
     """Events of one transcript.
 
     Attributes:
-        host: of the client, as ``hosts.payloads`` names it.
-        id: the host's id of the session; else the file's name.
+        host: the client's name, as in ``hosts.payloads``.
+        id: the host's id of the session, else the file's name.
         cwd: working directory at its start, or "".
         events: in order, with their line numbers.
-        digest: 16 hex of the content; it changes when the session goes on.
-        trouble: what was not read, and why; "" for none.
+        digest: 16 hex digits of a hash of the content, which changes when the session goes on.
+        trouble: what was not read, and why; "" if all was read.
     """
 
     def __init__(self, path: str = "", name: str = "", host: str = "") -> None:
@@ -176,7 +176,7 @@ def _agent_name(text: str) -> str:
 
 
 def _without_images(text: str) -> str:
-    """Return a message without the marks of pasted images in it, ``[Image #1]``; one of marks alone as it is."""
+    """Return a message without the marks of pasted images, ``[Image #1]``; unchanged if nothing else would be left."""
     if _IMAGE not in text:
         return text
     first, *others = text.split(_IMAGE)
@@ -196,7 +196,7 @@ def _cut(message: str) -> str:
 
 
 def _blocks(text: str) -> str:
-    """Mask ``<name ...>...</name>``; an open one of a host's making reaches to the end."""
+    """Mask ``<name ...>...</name>``; without an end mark, a name with a hyphen, as hosts use them, masks the rest."""
     pieces, position = [], 0
     for _ in range(_BLOCKS_MAX):
         if not (tag := re.compile(_TAG).search(text, position)):
@@ -229,7 +229,7 @@ def _is_output(bare: str) -> bool:
 
 
 def _pairs(text: str, left: str, right: str) -> str:
-    """Mask what stands in such quotation marks, or in backticks."""
+    """Mask the text between two quotation marks, or backticks, with the marks."""
     if right not in text:
         return text
     pieces, position = [], 0

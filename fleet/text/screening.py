@@ -1,9 +1,9 @@
 """Screening of text for secrets, hidden characters, terminal escapes and live Markdown.
 
-One module, because each step depends on the one before: secrets are searched only after the hidden characters that
-could split them are gone, and both outputs (a terminal, a page) must agree with the input on what is hidden. Every
-pattern is linear: at most one start for each run of a class, possessive or bounded repetition, and no condition on what
-follows an unbounded one. Expressions behind a hint are texts, which ``re`` compiles at the first hint and caches.
+All this is one module, because each step depends on the one before: secrets are searched only after hidden characters
+that could split them are removed, and both outputs (a terminal, a page) must agree with the input on what is hidden.
+Every pattern is linear: at most one start for each run of a class, possessive or bounded repetition, and no condition
+after an unbounded one. Expressions that need a hint are strings, which ``re`` compiles at the first hint and caches.
 
 Token formats: the vendors' pages, and the rules of gitleaks. GitHub's ``ghs_`` tokens are, since April 2026, about 520
 characters of ``[A-Za-z0-9._-]``.
@@ -44,7 +44,7 @@ def screen(text: str, *, home: str | None = None) -> ScreenedText:
 
 
 def is_harmless(text: str) -> bool:
-    """Return whether no screening would change the text, nor any part of it: there is no hint of a secret or a home."""
+    """Return whether screening changes neither the text nor any part of it: no hint of a secret, a home, a control."""
     return not _hints_at_something(text) and strip_controls(text) == text
 
 
@@ -60,7 +60,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def listed(texts: Sequence[str]) -> str:
-    """Return the first of some texts in a row, and how many more there are."""
+    """Return the first few texts, separated by commas, and how many more there are."""
     more = f" and {len(texts) - _LISTED_MAX:,} more" if len(texts) > _LISTED_MAX else ""
     return ", ".join(texts[:_LISTED_MAX]) + more
 
@@ -75,7 +75,7 @@ def screened(value: object) -> str:
     if not isinstance(value, str):
         return ""
     if is_harmless(value):
-        return one_line(value)  # no hint has a blank in it, so none comes up where a line ended
+        return one_line(value)  # no hint contains a blank, so joining the lines makes no new one
     # Redacted once more as one line: a line end may have stood between a name and its secret.
     return redact(one_line(screen(value).text))
 
@@ -97,7 +97,7 @@ def readable(value: object) -> str:
 def certain(text: str) -> list[str]:
     """Return the unmistakable kinds of secrets in a text, sorted: a token of a provider's form, a key block.
 
-    The others are doubtful: a password is known by its name alone, and a JWT may open nothing.
+    The other kinds are doubtful: a password is known only by its name, and a JWT may give no access.
     """
     return [kind for kind in screen(text).secrets if kind not in _DOUBTFUL and not kind.endswith("-like")]
 
@@ -129,12 +129,12 @@ _HIDDEN = (
     + "".join(rf"\U{plane:04x}fffe\U{plane:04x}ffff" for plane in range(1, 17))
 )
 # Arabic, Syriac, N'Ko, Mandaic, the scripts of India, Sinhala, Myanmar, Khmer, Balinese and their neighbours: there a
-# joiner tells words apart. Nothing of _HIDDEN is in here, or a kept joiner could come to stand beside another letter.
+# joiner tells words apart. Nothing of _HIDDEN is in here: else its removal could move a joiner to another letter.
 _JOINING = (
     r"\u0620-\u0dff\u1000-\u109f\u1780-\u17b3\u17b6-\u17df\u1b00-\u1bff\ua8e0-\ua8ff\ua980-\ua9df\uabc0-\uabff"
     r"\ufb50-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc\U00011000-\U00011a9f\U0001e900-\U0001e95f"
 )
-# What emoji are made of: a joiner between two, and one selector behind one, belong to them.
+# What emoji are made of: a joiner between two, and one selector after one, belong to them.
 _EMOJI = r"\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 _HIDDEN_MARK = (
     rf"[{_HIDDEN}](?<![{_EMOJI}]\ufe0f)"
@@ -150,7 +150,7 @@ def strip_controls(text: str) -> str:
     Removed are C0 and C1 controls but ``\n`` and ``\t``, so ESC and 0x9b; bidi controls, zero-width and tag characters,
     variation selectors, fillers, interlinear annotation, lone surrogates, noncharacters. U+2028 and U+2029 become
     ``\n``. The joiners U+200C and U+200D stay between two letters of a script that spells with them (Arabic, Hindi,
-    ...), and U+200D between two emoji, with one U+FE0F behind each.
+    ...), and U+200D between two emoji, with one U+FE0F after each.
     """
     if _is_plain(text):
         return text
@@ -213,7 +213,7 @@ _KEY_BODY = r"[A-Za-z0-9+/=]{16}"
 _KEY_BODY_CUT_OFF = r"""(?:(?:\s|\\[nr]|["',+>|]){0,8}+[A-Za-z0-9+/=]{16,}+)++"""
 _DIGIT = re.compile("[0-9]")
 _MIXED = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z]).{8,128}\Z")
-_ECHOES_MAX = 16  # values of a text that are searched for where no name stands before them, so that its cost is linear
+_ECHOES_MAX = 16  # values that are also searched without a name before them; the limit keeps the cost linear
 
 _Span = tuple[int, int, str]
 """Start and end of a secret, and its kind."""
@@ -277,9 +277,9 @@ def _has_token_run(text: str) -> bool:
 
 
 def _may_hold_value(text: str, low: str) -> bool:
-    """Return whether a secret may stand beside a name: plain words and ids of ours are none, and prose has no others.
+    """Return whether a text may have a secret beside a name: plain words and our ids are none, and prose has no others.
 
-    ``low``: the text in lower case. A colon joins a value to the name before it, as no heading or lesson's id is.
+    ``low``: the text in lower case. A colon after a name may join a value to it.
     """
     if "=" in text or any(_NO_WORD.search(word) and not _OURS.fullmatch(word) for word in _VALUE.findall(text)):
         return True
@@ -302,7 +302,7 @@ def _hints_at_something(text: str) -> bool:
 
 
 def _redact_named(text: str, kinds: set[str]) -> str:
-    """Return the text without values that a name makes secret, wherever they stand; the names stay; add their kinds."""
+    """Return the text without values that a name makes secret, also elsewhere in it; add their kinds. Names stay."""
     values: dict[str, str] = {}
     for find in _credentials().FINDERS:
         spans = [*find(text)]
@@ -314,7 +314,7 @@ def _redact_named(text: str, kinds: set[str]) -> str:
 
 
 def _without(text: str, spans: Iterable[_Span], kinds: set[str]) -> str:
-    """Return the text without some spans, and add their kinds; of overlapping ones the first and longest goes."""
+    """Return the text with some spans redacted, and add their kinds; of overlapping ones the first, then longest."""
     out: list[str] = []
     position = 0
     for start, end, kind in sorted(spans, key=lambda span: (span[0], -span[1])):
@@ -404,8 +404,8 @@ def inert(text: str) -> str:
     """Return the text as data for a model: nothing in it opens or ends a frame of a host's, or a turn. Idempotent.
 
     Tags with the names of ``data/frames.txt``, in any case, and the marks of chat templates get other brackets, so that
-    they stay readable. Letters lose combining marks beyond ``COMBINING_MAX``. Every record for an agent passes here: a
-    lesson with ``</system-reminder>`` in it must not end the frame around it.
+    they stay readable. Letters lose combining marks beyond ``COMBINING_MAX``. Every record for an agent is made inert:
+    a lesson with ``</system-reminder>`` in it must not end the frame around it.
     """
     if not text.isascii():
         text = re.sub(_FLOOD, r"\1", text)
@@ -467,7 +467,7 @@ def _inert(piece: re.Match[str]) -> str:
 
 
 def _link_as_code(word: str) -> str:
-    """Return a word with code around each address in it: of a link around its address alone."""
+    """Return a word with code marks around each address in it; of a Markdown link, only around the address."""
     parts = word.split("](")
     return _escaped("](").join(_as_code(each) if re.search(_LINK, each) else _escaped(each) for each in parts)
 
@@ -512,7 +512,7 @@ def _without_host_frames(text: str) -> str:
 
 
 def _without_frames(text: str) -> str:
-    """Remove the text between two equal marks; behind a mark whose repetition was cut off, the rest."""
+    """Remove the text between two equal marks; after a mark whose repetition was cut off, remove the rest."""
     marks = list(re.finditer(_FRAME, text))
     ends: dict[int, int] = {}
     later: dict[str, int] = {}
@@ -530,7 +530,7 @@ def _without_frames(text: str) -> str:
 
 
 def _without_lines(text: str) -> str:
-    """Remove what stands in a line up to its last evidence, and the line where nothing follows."""
+    """Remove from each line the text up to its last evidence, and the whole line if nothing follows."""
     if "-" not in text:
         return text
     rows = ((re.split(_EVIDENCE, row), row) for row in text.split("\n"))

@@ -4,8 +4,8 @@ No shell is implemented here. A command is split at ``&&``, ``||``, ``;``, ``|``
 piece loses the wrappers of its program: assignments, ``sudo``, ``timeout 60``, ``npx``, ``uv run``, a path. Any text is
 accepted; the family of an unknown command is its first word.
 
-Two runs of one failure differ in times, addresses, temporary paths, counts and line numbers; its fingerprint has them
-folded. Names stay: ``No module named 'a'`` and ``No module named 'b'`` are two errors. Every expression is linear.
+Two runs of one failure differ in times, addresses, temporary paths, counts and line numbers; the fingerprint has
+placeholders for these. Names stay: ``No module named 'a'`` and ``... 'b'`` are two errors. Every expression is linear.
 """
 
 import re
@@ -35,7 +35,7 @@ _WORD_CHARS_MAX = 60
 _MARKS = ";|&<>\n"
 _GROUPED = "(){}!"
 _RUN_WORDS = frozenset({"run", "run-script"})
-_GROUPS = (["run"], ["compose"], ["mod"], ["pr"])  # words behind which the word of the command stands
+_GROUPS = (["run"], ["compose"], ["mod"], ["pr"])  # words after which the subcommand proper follows
 _NOWHERE = ("/dev/null", "&1", "&2", "/dev/stderr", "/dev/stdout")
 
 
@@ -101,8 +101,8 @@ class Command:
     def family(self) -> str:
         """``pytest`` for ``cd x && python -m pytest -q``, ``npm test`` for ``npm t``.
 
-        Of several commands, that of the first that is a build or a test by default; else of the first that does not
-        merely prepare.
+        Of several commands, it is that of the first that is a build or a test by default; else of the first that is
+        more than preparation.
         """
         return _named(self._words) if self._words else ""
 
@@ -110,7 +110,7 @@ class Command:
     def plain_words(self) -> list[str]:
         """The words of a single simple command that is the same in every shell; [] for any other.
 
-        It has no pipe, redirection, expansion, pattern or comment, and no line end but behind a backslash; unknown
+        It has no pipe, redirection, expansion, pattern or comment, and no line end except after a backslash; unknown
         syntax is not plain.
         """
         return shlex.split(self._typed.replace("\\\n", " ")) if re.fullmatch(_SIMPLE, self._typed) else []
@@ -150,8 +150,8 @@ class Command:
         """Return whether it succeeded; None if that is unknown.
 
         The exit code decides, unless it is masked, as in ``make test | tail``: then the output of a build or a test
-        decides, and any other command with an error has failed. One that only asked too early, as ``gh pr checks`` does
-        of a build that is pending, has not.
+        decides, and any other command with an error has failed. It is unknown if a command only asked too early, as
+        ``gh pr checks`` about a pending build.
 
         ``is_error``: the whole line ended with another code than 0.
         """
@@ -167,7 +167,7 @@ class Command:
 def _is_masked(command: str, depth: int) -> bool:
     """Return whether the exit code of a command line is not that of its main command.
 
-    The code is unknown behind a pipe, before another command that runs in any case, and with ``||``, ``!`` or ``&``.
+    The code is unknown in a pipe, before another command that runs in any case, and with ``||``, ``!`` or ``&``.
     """
     pieces = list(islice(_pieces(command), _PIECES_MAX))
     words = [_unwrapped(piece) for piece, _ in pieces]
@@ -226,7 +226,7 @@ def _run_by_find(words: list[str], depth: int) -> Iterator[tuple[list[str], bool
 
 
 def _pieces(command: str) -> Iterator[tuple[list[str], str]]:
-    """Yield the words of each piece of a command line, and the operator behind it.
+    """Yield the words of each piece of a command line, and the operator after it.
 
     Redirections are no words.
     """
@@ -253,15 +253,15 @@ def _pieces(command: str) -> Iterator[tuple[list[str], str]]:
 
 
 def _without_comments(command: str) -> str:
-    """Return a command line without comments, where a quote would begin a word, and line ends behind a backslash."""
+    """Return a command line without comments, in which a quote would begin a word, and without escaped line ends."""
     return re.sub(_UNREAD, lambda match: "" if match[1] else match[0], command)
 
 
 def _without_documents(command: str) -> str:
-    """Return a command line without the bodies of its here-documents; those that a shell reads are commands.
+    """Return a command line without the bodies of its here-documents; bodies that a shell reads stay, as commands.
 
-    A document in quotes counts, too, as in ``-m "$(cat <<'EOF'``. One whose end is not here is none. A mark behind
-    blanks ends it only where none follows that a shell takes: it may stand in a script that the document holds.
+    A document in quotes counts, too, as in ``-m "$(cat <<'EOF'``; one without an end mark does not. An indented mark
+    ends it only if no mark follows that a shell accepts, since it may belong to a script within the document.
     """
     rows = command.split("\n")
     last = {row.strip(): number for number, row in enumerate(rows)}
@@ -280,7 +280,7 @@ def _without_documents(command: str) -> str:
 
 
 def _mark_in(row: str, dash: str) -> str:
-    """Return what a shell compares with the mark of a here-document: behind ``<<-`` the row without its tabs."""
+    """Return a row as a shell compares it with the mark of a here-document: for ``<<-`` without leading tabs."""
     return row.rstrip().lstrip("\t" * len(dash))
 
 
@@ -373,7 +373,7 @@ def _named(words: list[str]) -> str:
 
 
 def _from_subcommand(words: list[str]) -> list[str]:
-    """Return the words without the options between a program of many things and its subcommand, ``git -C x push``."""
+    """Return the words without the options between a program and its subcommand: ``git push`` for ``git -C x push``."""
     index = 1
     while words[0] in _MANY and index < len(words) - 1 and words[index].startswith("-"):
         index += 2 if words[index] in _LEADING | _TAKE_VALUE else 1
@@ -459,7 +459,7 @@ _CODE = (
 
 
 def _is_early(output: str) -> bool:
-    """Return whether an output names what is not done yet, and no error."""
+    """Return whether an output only says that something is not done yet, and names no error."""
     return re.search(_EARLY, output) is not None and not any(word in output for word in _ERROR_WORDS)
 
 
@@ -487,7 +487,7 @@ class Failure:
 
     @property
     def fingerprint(self) -> str:
-        """The part that is the same in every run: its lines, folded."""
+        """The part that is the same in every run: its lines, with placeholders for what differs."""
         text = "\n".join(self._lines)
         for pattern, instead in _FOLDS:
             text = pattern.sub(instead, text)
@@ -495,11 +495,11 @@ class Failure:
 
     @property
     def line(self) -> str:
-        """The line for people, or "": rather an error than a summary."""
+        """The line to show to people, preferably an error and no summary; "" for none."""
         lines = self._lines
         return next((line for line in reversed(lines) if not re.match(_SUMMARY, line)), lines[-1] if lines else "")
 
 
 def _last_rows(output: str) -> list[str]:
-    """Return the last lines of an output, where errors stand."""
+    """Return the last lines of an output, which have the errors."""
     return [row[:_LINE_CHARS_MAX].rstrip() for row in output[-_TAIL_CHARS:].splitlines()[-_LINES_READ:]]

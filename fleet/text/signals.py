@@ -8,8 +8,8 @@ phrases add up to the same three levels. A message that opens with an exclusion 
 strong phrase follows. The kind is the first of frustration, knowledge and correction among the phrases. Praise gives
 no points; it only keeps what overlaps it from being taken for a correction.
 
-A short message below medium and without praise is weighed once more by *signs*: its opening, a question with its own
-answer, an expectation. Their weights, those of tasks and questions negative, make a medium signal at most.
+A short message that is below medium and has no praise is also weighed by *signs*: its opening, a question with its own
+answer, an expectation. Signs of tasks and questions have negative weights. The result is a medium signal at most.
 
 Phrases are matched as plain text: time is linear in the message, whatever phrases a configuration adds.
 """
@@ -26,14 +26,14 @@ from fleet.text.prompts import EVENT_CHARS_MAX, LANGUAGES, LEVELS, Event, Object
 PRECEDENCE = ("frustration", "knowledge", "correction")
 """Kinds of signals; of several in one message the first of these is returned."""
 _PRAISE = "validation"
-"""Kind of the phrases that correct nothing."""
+"""Kind of the phrases that are praise, and no correction."""
 
 _NEGATION_CHARS = 25
 _SHORT_CHARS = 160
 """Greatest length of a message in which weak phrases count."""
 EXCERPT_CHARS_MAX = 240
 _SENTENCE_WORDS_MIN = 5
-"""A shorter sentence may only object ("No, again:"); the right way comes behind it."""
+"""A shorter sentence may only object ("No, again:"); the right way follows it."""
 _SENTENCE_CHARS = 300
 """Greatest distance from a phrase to the ends of its sentence."""
 _OPENING_CHARS_MAX = 2_000
@@ -195,7 +195,7 @@ def _table(
 
 
 def unknown_phrases(texts: Iterable[str]) -> list[str]:
-    """Return those of ``[triggers] without`` that are no phrase in any language."""
+    """Return the texts of ``[triggers] without`` that are no phrase in any language."""
     known = {"signs", *(row.text for row in _table(LANGUAGES).phrases)}
     return [text for text in texts if _bare(text) not in known]
 
@@ -229,7 +229,7 @@ def _cue_of(text: str) -> str:
 
 
 def _own(text: str) -> str:
-    """Return a phrase of a configuration as messages are looked through."""
+    """Return a configured phrase in the form in which messages are searched."""
     return _lower(apostrophed(text.strip()))
 
 
@@ -267,7 +267,7 @@ def _hits(low: str, table: _Table) -> list[_Hit]:
 
 
 def _sign(low: str, opening: int, signs: _Signs) -> _Hit | None:
-    """Return a hit at the sign with the greatest weight, where the sum of all is enough."""
+    """Return a hit at the sign with the greatest weight, if the weights of all signs add up to enough."""
     tokens = [(match.start(), match[0]) for match in islice(re.finditer(_LEXEME, low), _TOKENS_MAX)]
     if not signs.words[0] <= sum(token[0].isalnum() for _, token in tokens) <= signs.words[1]:
         return None
@@ -293,7 +293,7 @@ def _end_of(wording: _Wording, words: Sequence[str]) -> int:
 
 
 def _best(low: str, phrase: _Phrase, opening: int) -> _Hit | None:
-    """Return the first of the matches of a phrase with most points."""
+    """Return the match of a phrase with most points, of equal ones the first; None for no points."""
     hits = (_Hit(phrase, start, _points(low, phrase, start)) for start in _starts(low, phrase, opening))
     best = max(hits, key=lambda hit: hit.points, default=None)
     return best if best and best.points else None
@@ -313,13 +313,13 @@ def _points(low: str, phrase: _Phrase, start: int) -> int:
         return 0
     if phrase.points == 3:
         return phrase.points
-    begin, over = _sentence(low, start, end)
+    begin, stop = _sentence(low, start, end)
     is_bare = len(phrase.text) <= 5 and low.strip(_MARKS) == phrase.text.strip(_MARKS)  # an answer, most likely
     before = low[begin:start]
-    less = is_bare + _asks(low[begin:over], words)
-    less += any(word in before and _whole(word).search(before) for word in words.get("supposing", ()))
+    penalty = is_bare + _asks(low[begin:stop], words)
+    penalty += any(word in before and _whole(word).search(before) for word in words.get("supposing", ()))
     is_task = _begins(low, words.get("tasks", ())) or any(word in low for word in words.get("tasks_within", ()))
-    return max(0, phrase.points - less - (phrase.where != "^" and is_task))
+    return max(0, phrase.points - penalty - (phrase.where != "^" and is_task))
 
 
 def _is_negated(low: str, start: int, end: int, words: _Words) -> bool:
@@ -328,7 +328,7 @@ def _is_negated(low: str, start: int, end: int, words: _Words) -> bool:
     before = low[begin:start]
     for negator in words.get("negators", ()):
         match = _whole(negator).search(before) if negator in before else None
-        if match and not (negator == "no" and not before[: match.start()].strip()):  # else it is an answer
+        if match and not (negator == "no" and not before[: match.start()].strip()):  # a first "no" is an answer
             return True
     return low.startswith(tuple(words.get("negated_after", ())), end)
 
@@ -375,7 +375,7 @@ def _begins(low: str, texts: Iterable[str]) -> bool:
 
 
 def _opening(low: str) -> int:
-    """Return the position of the first word behind fillers such as "ok" or "hmm"."""
+    """Return the position of the first word after fillers such as "ok" or "hmm"."""
     start = 0
     for _ in range(8):
         while start < min(len(low), _OPENING_CHARS_MAX) and not low[start].isalnum() and low[start] != "·":
@@ -393,21 +393,21 @@ def _opening(low: str) -> int:
 def _sentence(low: str, start: int, end: int) -> tuple[int, int]:
     floor, roof = max(0, start - _SENTENCE_CHARS), min(len(low), end + _SENTENCE_CHARS)
     begin = max([floor, *(low.rfind(mark, floor, start) + 1 for mark in _ENDS)])
-    over = min([roof, *(position for mark in _ENDS if (position := low.find(mark, end, roof)) >= 0)])
-    return begin, min(len(low), over + 1)
+    stop = min([roof, *(position for mark in _ENDS if (position := low.find(mark, end, roof)) >= 0)])
+    return begin, min(len(low), stop + 1)
 
 
 def _excerpt(text: str, hit: _Hit) -> str:
-    begin, over = _sentence(text, hit.start, min(hit.end, len(text)))
+    begin, stop = _sentence(text, hit.start, min(hit.end, len(text)))
     floor = max(0, hit.start - EXCERPT_CHARS_MAX // 2)
     while begin > floor and _is_within_a_word(text, begin):
         begin, _ = _sentence(text, begin - 1, begin - 1)
     begin, roof = max(begin, floor), min(len(text), begin + EXCERPT_CHARS_MAX)
-    while over < roof and (
-        text[over - 1] == ":" or _is_within_a_word(text, over) or _word_count(text[begin:over]) < _SENTENCE_WORDS_MIN
+    while stop < roof and (
+        text[stop - 1] == ":" or _is_within_a_word(text, stop) or _word_count(text[begin:stop]) < _SENTENCE_WORDS_MIN
     ):
-        _, over = _sentence(text, over, over)
-    return text[begin : min(over, begin + EXCERPT_CHARS_MAX)].replace("·", "…").strip()
+        _, stop = _sentence(text, stop, stop)
+    return text[begin : min(stop, begin + EXCERPT_CHARS_MAX)].replace("·", "…").strip()
 
 
 def _is_within_a_word(text: str, position: int) -> bool:
@@ -427,10 +427,10 @@ _GO_ON_WORDS_MAX = 6
 
 
 def objections(events: Iterable[Event], prompt: str = "") -> tuple[list[Objection], Objection | None]:
-    """Return the objections of a person, and the pending one, still without words: the next reading has to begin there.
+    """Return a person's objections, and the pending one without words yet, where the next reading has to begin.
 
-    A refusal without words, and a stopped turn, get those of the next prompt; unless that only says to go on, was typed
-    by nobody, or corrects the prompt before it while the agent had done nothing.
+    A refusal without words, and a stopped turn, get the words of the next prompt; unless that only says to go on, was
+    not typed, or corrects the prompt before it while the agent had done nothing.
 
     ``prompt``: the next prompt; "" for none yet.
     """
@@ -456,7 +456,7 @@ def objections(events: Iterable[Event], prompt: str = "") -> tuple[list[Objectio
 
 
 def _is_objection(prompt: str, before: str) -> bool:
-    """Return whether a prompt has content: it does not only say to go on, is typed, and no edit of the one before."""
+    """Return whether a prompt objects: it is typed, does not only say to go on, and is no edit of the one before."""
     words = _word_set(prompt)
     if not words or not Prompt(prompt).is_typed or (len(words) <= _GO_ON_WORDS_MAX and _GO_ON.issuperset(words)):
         return False

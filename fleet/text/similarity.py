@@ -1,8 +1,8 @@
 """Tokens of a text for the full-text index, and the lessons nearest to a text with what differs between them.
 
-No verdict is given: the agent that logs a lesson is the best judge of those that read alike. The named differences (a
-number, a version, a name, a negation, an opposite, an order) help to judge, and are sometimes wrong: no grammar is
-parsed. Stems are those of SQLite's full-text index.
+No decision is made here: the agent that logs a lesson can best judge whether similar ones say the same. The named
+differences (a number, a version, a name, a negation, an opposite, an order) help to judge. They are sometimes wrong,
+since no grammar is parsed. Stems are those of SQLite's full-text index.
 """
 
 import re
@@ -37,13 +37,13 @@ TERMS_MAX = 60
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 """The tokenizer of the full-text tables, whose texts come from ``Words.indexed``."""
 CONTENTLESS = f"content = '', columnsize = 0, tokenize = '{TOKENIZER}'"
-"""Options of a full-text table without its texts and their lengths: of its words alone."""
+"""Options of a full-text table that stores an index of words, and neither texts nor their lengths."""
 
 # --- the words of the index -----------------------------------------------------------------------------------------
 
 # Letters and digits of the scripts that put blanks between words and whose letters the tokenizer (Unicode 6.1) knows:
 # Latin, Greek, Cyrillic, Armenian. Hebrew and Arabic glue prepositions to the word: each of their letters is a token,
-# as those of scripts without blanks are. Ranges of what is in: to compile "all letters but" those took 6 ms.
+# as those of scripts without blanks are. The ranges list what is in: "all letters but" takes 6 ms to compile.
 _SPACED = (
     r"[0-9A-Za-zªµº²³¹¼-¾À-ÖØ-öø-ˁˆ-ˑˠ-ˤˬˮ\u0370-\u0374\u0376-\u037d\u037f\u0386\u0388-\u03f5\u03f7-\u0481\u048a-\u0556"
     r"\u0559\u0560-\u0588\u1e00-\u1fbc\u1fbe\u1fc2-\u1fcc\u1fd0-\u1fdb\u1fe0-\u1fec\u1ff2-\u1ffc]"
@@ -66,7 +66,7 @@ class Words:
         self._text = strip_controls(text if text.isascii() else unicodedata.normalize("NFC", text))
 
     def indexed(self) -> str:
-        """Return the text for a full-text table: its words, then symbols with the word behind them, as in ``--json``.
+        """Return the text for a full-text table: its words, then symbols with the word after them, as in ``--json``.
 
         Words of scripts without blanks come letter by letter: a phrase of them matches anywhere. Each end of a run of
         symbols is a token, so that ``->`` matches ``|->``.
@@ -98,7 +98,7 @@ class Words:
         return [_quoted(term) for term in terms][:TERMS_MAX]
 
     def _symbols(self) -> list[tuple[str, str]]:
-        """Return each run of symbols with the word right behind it."""
+        """Return each run of symbols with the word right after it."""
         symbols: list[tuple[str, str]] = []
         for match in _SYMBOLS.finditer(self._text):
             run, after = match["run"], match["after"]
@@ -155,7 +155,7 @@ class Near(msgspec.Struct, frozen=True):
 
     @classmethod
     def same(cls, text: str, candidates: Sequence[tuple[str, str]], least: float) -> "Near | None":
-        """Return the nearest of the candidates that score so much and surely say the same; None for none."""
+        """Return the nearest candidate that scores at least ``least`` and surely says the same; None for none."""
         for each in near(text, candidates, len(candidates)):
             mine, theirs = ParsedText.of([text, each.text])
             if each.score >= least and not (each.differs or mine.is_doubtful(theirs) or mine.is_part(theirs)):
@@ -176,8 +176,8 @@ def near(
 ) -> list[Near]:
     """Return the candidates closest to a text, best first, with their differences; of a merged set only the closest.
 
-    Three rankings are fused: that of the candidates (id and text, best first in the full-text index), which weighs rare
-    words, that of the scores, which weighs how much the lessons share, and that of the cosines.
+    Three rankings are fused: the order of the candidates (best first in the full-text index), which weighs rare words;
+    the scores, which weigh how much two lessons share; and the cosines.
 
     ``meaning``: cosines of candidates with a similar meaning, best first.
     ``merged``: ids of merged candidates, to the id of their set.
@@ -220,9 +220,9 @@ class _Word(msgspec.Struct, frozen=True):
 
 
 class ParsedText:
-    """Parsed text of a lesson. Only the stems and their sequence are worked out for each text: most are far away.
+    """Parsed text of a lesson. At first, only stems and their sequence are computed, as most texts are far apart.
 
-    ``stems``: of the words that are neither stop words nor negators; of stop words, too, where that leaves one at most.
+    ``stems``: those of words that are neither stop words nor negators; if that is one at most, of stop words, too.
     """
 
     def __init__(self, clauses: list[list[_Word]], numbers: frozenset[tuple[str, str]]) -> None:
@@ -365,7 +365,7 @@ def _pairs(name: str) -> list[list[list[str]]]:
 
 @cache
 def _poles() -> dict[str, set[tuple[int, int]]]:
-    """Return of a stem the pairs of opposites, and its side in each."""
+    """Return stem to its poles: the number of a pair of opposites, and the stem's side in it."""
     sides = [
         (word, axis, sign)
         for axis, pair in enumerate(_pairs("opposites"))
@@ -417,7 +417,7 @@ def _lexemes(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _cjk(run: str) -> Iterator[tuple[str, str]]:
-    """Yield the bigrams of a run, behind its negators: there are no blanks between words."""
+    """Yield the numbers, "then" and "not" of a run, and its bigrams, since there are no blanks between words."""
     for match in re.finditer(_CJK_NUMBER, run):
         yield "number", match[1].translate(_CJK_DIGITS)
     if run.startswith(("再", "然后")):
@@ -452,7 +452,7 @@ def _parsed(pieces: list[tuple[str, str]], stems: Mapping[str, str]) -> ParsedTe
             continue
         is_name = kind == "word" and (folded in _words("names") or _is_acronym(lexeme))
         is_exact = kind in ("code", "flag", "path", "name") or is_name or folded in _words("names")
-        is_word = kind == "word" or (kind == "code" and lexeme.isalpha())  # `continue` is a word for others
+        is_word = kind == "word" or (kind == "code" and lexeme.isalpha())  # another text may have `continue` as a word
         stem = folded if is_name else stems.get(folded, folded) if is_word else lexeme
         text = folded if kind == "word" else lexeme
         clause.append(_Word(text, stem, number, is_exact, is_negator=text in negators or stem in negative_verbs))
@@ -509,7 +509,7 @@ def _is_denied(mine: ParsedText, theirs: ParsedText) -> bool:
 
 
 def _denied_first(wording: ParsedText) -> set[str]:
-    """Return the words right behind "not" and the like, without "use" and its like."""
+    """Return the words right after "not" and the like, leaving out "use" and its like."""
     words = [word.text for word in wording.words if word.text not in _words("choosing")]
     return {after for word, after in pairwise(words) if word in ("not", "never", "no")}
 
@@ -537,9 +537,9 @@ def _negated(stem: str) -> set[str]:
 
 
 _FIRST = {"before": False, "after": True, "into": False, "to": False, "from": True, "then": False, "than": False}
-"""Words of order; True where what comes first stands behind them."""
+"""Words of order; True if the thing that is named after the word comes first."""
 _TIMES = frozenset(("before", "after", "then"))
-"""Those that order whole clauses; the others order what stands in their own."""
+"""Words that order whole clauses; the others order only within their clause."""
 
 
 def _is_swapped(mine: ParsedText, theirs: ParsedText) -> bool:
@@ -553,7 +553,7 @@ def _is_swapped(mine: ParsedText, theirs: ParsedText) -> bool:
 
 
 def _has_other_order(mine: ParsedText, theirs: ParsedText) -> bool:
-    """Return whether the same stems, numbers and negations stand in another order, and not one part of it elsewhere.
+    """Return whether texts of the same stems, numbers and negations have another order, apart from one moved part.
 
     "In CI pin it" and "pin it in CI" say the same.
     """
@@ -568,7 +568,7 @@ def _has_other_order(mine: ParsedText, theirs: ParsedText) -> bool:
 
 
 def _has_moved_numbers(mine: ParsedText, theirs: ParsedText) -> bool:
-    """Return whether the same numbers stand in another order, and not with a part of the text that stands elsewhere."""
+    """Return whether the same numbers are in another order, and did not just move with a part of the text."""
     one, other = ([w.stem for w in each.words if w.is_number] for each in (mine, theirs))
     return one != other and sorted(one) == sorted(other) and _has_other_order(mine, theirs)
 

@@ -135,8 +135,8 @@ MUTANTS = [
     Mutant(
         "the newest record is counted again at every counting",
         "fleet/learn/counting.py",
-        "each.at > line.counted_up_to(replica)",
-        "each.at >= line.counted_up_to(replica)",
+        "record.at > line.counted_up_to(replica)",
+        "record.at >= line.counted_up_to(replica)",
         ("tests/learn", "tests/cli"),
     ),
     Mutant(

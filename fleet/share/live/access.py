@@ -1,8 +1,8 @@
 """Access to live rooms: the room that somebody on this machine agreed to, and the token of this user's own server.
 
 A loopback port is open to every account on the machine, so a live server always has a token. ``published`` keeps it in
-a file that only this user can read, and locks the file for as long as the server runs. A client uses the token only
-while the file is locked: else another program listens on the port, and would receive token and lessons.
+a file that only this user can read, and locks the file as long as the server runs. A client uses the token only while
+the file is locked: otherwise another program may listen on the port, which would receive token and lessons.
 """
 
 import fcntl
@@ -50,7 +50,7 @@ class Access:
         return self._configured if self._configured.url or self._configured.serve else None
 
     def agreed(self) -> Settings | None:
-        """Return the room that somebody here agreed to, None where none is named; raise ``UsageError`` for no yes."""
+        """Return the room that is joined or configured, None for none; raise ``UsageError`` if nobody agreed to it."""
         settings = self._named()
         if settings is None:
             return None
@@ -63,7 +63,7 @@ class Access:
         return settings
 
     def proposed(self) -> Settings | None:
-        """Return the configured room, which anybody may have named; None where it is agreed to, or none is."""
+        """Return the configured room, if there is one and nobody here has agreed to it; else None."""
         settings = self._configured
         if not (settings.url or settings.serve) or self._state.agrees(consent.LIVE, _consented(settings)):
             return None
@@ -94,7 +94,7 @@ class Access:
         return was_in
 
     def key(self) -> str:
-        """Return the key by which a server knows this folder's replicas from others of the same names."""
+        """Return the key by which a server tells this folder's replicas from others with the same names."""
         if not (key := self._state.get(_KEY)):
             key = self._workspace.world.entropy(16).hex()
             self._state.put(**{_KEY: key})
@@ -102,7 +102,7 @@ class Access:
 
 
 def address(settings: Settings) -> str:
-    """Return the address of a room's server; of one without an address, on this machine."""
+    """Return the address of a room's server, by default one on this machine."""
     return settings.url or f"ws://127.0.0.1:{settings.port}"
 
 
@@ -135,14 +135,14 @@ class Where:
 
     @property
     def proxy(self) -> Literal[True] | None:
-        """Proxy setting of the WebSocket library: no proxy on this machine, since it would read clear text."""
+        """Proxy setting of the WebSocket library: None without TLS, since a proxy would read clear text."""
         return True if self.url.startswith("wss:") else None
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers of each request, with the token, since addresses end up in logs.
+        """Headers of each request. They have the token, which in an address would end up in logs.
 
-        Raises ``ConnectionRefusedError`` for a server on this machine that is not this user's: nothing is sent to it.
+        Raises ``ConnectionRefusedError`` for another user's server on this machine: nothing is sent to it.
         """
         parts = urlsplit(self.url)
         token = self.token
@@ -185,7 +185,7 @@ def published(port: int, token: str) -> Iterator[None]:
                 os.ftruncate(handle, 0)
                 os.pwrite(handle, token.encode() + b"\n", 0)
                 yield
-            finally:  # and not where another server holds it, which would lose its own token
+            finally:  # only after we got the lock: else another server would lose its token
                 with suppress(OSError):
                     os.ftruncate(handle, 0)
     finally:

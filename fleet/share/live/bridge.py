@@ -1,10 +1,10 @@
 """Bridge between the clan's files on this machine and live documents.
 
 One rule makes it safe: *join what you read, and put what the document lacks under your own key*. A key has one writer,
-so Yjs never has to choose. Lines that arrive are written to the shard of their writer before anything else happens, as
-if git had brought them; when git does, the tree covers them. Rows that others garble or delete are put again.
+so Yjs never has to choose between values. Lines that arrive are first written to the shard of their writer, as if git
+had brought them; once git does, the tree covers them. Rows that others damage or delete are put again.
 
-The bridge knows no socket: updates come in and go out as bytes.
+The bridge has no socket: updates come in and go out as bytes.
 """
 
 from collections import Counter, defaultdict
@@ -27,10 +27,10 @@ from fleet.store.workspace import Workspace
 ROOM_PATTERNS = 10_000
 """Limit of patterns in one room; a larger clan has sixteen more rooms, by the first digit of the id."""
 LOCK_WAIT_S = 0.5
-"""Limit of the wait for the write lock, which a long sync may hold: unwritten lines are tried again."""
+"""Limit of the wait for the write lock, which a long sync may hold; unwritten lines are tried again later."""
 DIGITS = "0123456789abcdef"
 BASE = ""
-"""The room that every client is in."""
+"""Room that every client is in."""
 _AT_ONCE = 500
 _FORGED = "a row under a key of ours that we never wrote"
 
@@ -40,7 +40,7 @@ Updates = list[tuple[str, bytes]]
 
 @dataclass(slots=True)
 class _Counts:
-    """Totals since the start: lines written here; rows and lines refused; rows that others spoiled, put again."""
+    """Totals since the start: lines written here; rows and lines refused; rows put again since others spoiled them."""
 
     arrived: int = 0
     refused: int = 0
@@ -51,9 +51,9 @@ class Bridge:
     """Bridge of one replica between its files and the rooms of its clan. Used from one thread.
 
     Attributes:
-        documents: the document of each room, by its digit, or ``BASE``.
-        is_large: whether this clan needs more than one room, as of the last offer.
-        must_renew: whether a document broke, or somebody else writes under our client id, and ``renew`` did not follow.
+        documents: the document of each room, by the room's digit, or ``BASE``.
+        is_large: True if this clan needed more than one room at the last offer.
+        must_renew: True if ``renew`` is due: a document broke, or somebody else writes under our client id.
     """
 
     def __init__(self, workspace: Workspace, writer: str) -> None:
@@ -67,13 +67,13 @@ class Bridge:
         self.renew()
 
     def renew(self) -> None:
-        """Begin with empty documents, each under a fresh client id: ours is taken, or a room was emptied."""
+        """Begin again with empty documents and new client ids, since ours is taken, or a room was emptied."""
         self.documents = {room: self._fresh() for room in self.documents or [BASE]}
         self.must_renew = False
         self._own: dict[str, int] = {}  # name to the hash of our row's text, which the document has
         self._writers: dict[str, tuple[str, ...]] = {}  # name to the writers with a row of it
         self._lacking: dict[str, None] = {}  # names of which the documents may lack something
-        self._withheld: dict[str, None] = {}  # names of what was undone, as far as we know, before anybody had it
+        self._withheld: dict[str, None] = {}  # names of entries that were undone before others, it seems, had them
         self._changed: set[str] = set()  # our own keys that somebody else changed
         self._generation = 0
 
@@ -104,7 +104,7 @@ class Bridge:
         return joined
 
     def _may_join(self, key: str, text: str) -> bool:
-        """Return whether a row counts: under a key of this machine only if this machine wrote it."""
+        """Return whether a row counts: one under a key of this machine only if this machine wrote it."""
         name, writer = parts_of(key)
         if writer == self.writer:
             return self._own.get(name) == hash(text)
@@ -118,7 +118,7 @@ class Bridge:
     # --- out ------------------------------------------------------------------------------------------------------
 
     def offer(self) -> Updates:
-        """Put lines that are new or that they lack into the documents; return the updates for others."""
+        """Put new lines, and lines that the documents lack, into the documents; return the updates for others."""
         self._write()
         generation = self.workspace.patterns.generation
         self.is_large = self.workspace.patterns.count() > ROOM_PATTERNS
@@ -131,7 +131,7 @@ class Bridge:
         return updates + self._remove_rows()
 
     def _put(self, names: Sequence[str]) -> Updates:
-        """Put the lines that the documents lack of some names under our own keys, if they pass the gate."""
+        """Put those lines of some names that the documents lack under our own keys, if they pass the gate."""
         rows: dict[str, str | None] = {}
         undone_unsent = self.workspace.db.undone_unsent()
         for name, entry in self.workspace.db.entries(names).items():
@@ -154,14 +154,14 @@ class Bridge:
         return self._updates(rows)
 
     def _is_known(self, missing: Entry, in_room: Entry | None) -> bool:
-        """Return whether the room has a part of what an entry takes back, under whatever key."""
+        """Return whether the room has a part, under any key, of the occurrences or discovery that an entry undoes."""
         if isinstance(missing, Discovery):
             return bool(missing.retracts) and self._entry(missing.retracts) is not None
         base = in_room if isinstance(in_room, Line) else None
         return not (isinstance(missing, Line) and is_undone_before_sent(missing, base))
 
     def _remove_rows(self) -> Updates:
-        """Remove rows under keys of ours that others changed, where the documents lack nothing of what they had."""
+        """Remove the rows under our keys that others changed, unless ``_put`` has replaced them by ours."""
         rows = dict.fromkeys(self._changed)
         self._changed.clear()
         for key in rows:
@@ -186,8 +186,8 @@ class Bridge:
     def receive(self, updates: Updates) -> None:
         """Take in updates and write their lines to the disk; note whether the documents must be renewed.
 
-        Rows to be put again go out with the next offer. An invalid update is counted and passed over; a document that
-        broke over one is replaced at once, since any further use of it would block for ever.
+        Rows to be put again are sent with the next offer. An invalid update is counted and ignored; a document that it
+        broke is replaced at once, since any further use of that document would block for ever.
         """
         changes: dict[str, Change] = {}
         for room, update in updates:
@@ -226,7 +226,7 @@ class Bridge:
         row = _parsed(key, change.after)
         if row.lines:
             self._note_writer(name, writer)
-            if name in self._withheld:  # somebody has it: its undo is news to them, and a retraction has another name
+            if name in self._withheld:  # somebody has the entry and needs its undo; a retraction has another name
                 self._lacking.update(self._withheld)
                 self._withheld.clear()
         now = row.entry
@@ -239,7 +239,7 @@ class Bridge:
         return row.refused
 
     def _take_own(self, key: str, change: Change) -> list[Refused]:
-        """Check a row under our own key: an earlier start of ours put it, or somebody who may not."""
+        """Check a row under our own key: put by this start, by an earlier one, or by somebody who must not."""
         name = parts_of(key)[0]
         if self._own.get(name) == (None if change.after is None else hash(change.after)):
             return []
@@ -256,7 +256,7 @@ class Bridge:
         return _refused(key, change.after, _FORGED)
 
     def _was_ours(self, key: str, text: str | None) -> bool:
-        """Return whether this machine may have written a row under its key: everything in the row is known here."""
+        """Return whether this machine may have written a row under a key of its own: all of the row is known here."""
         row, name = _parsed(key, text), parts_of(key)[0]
         if not row.lines or row.refused:
             return False
@@ -291,7 +291,7 @@ class _Row(NamedTuple):
 
 
 def _parsed(key: str, text: str | None) -> _Row:
-    """Return a row parsed, an empty one for None; whatever is wrong with it is in ``refused``."""
+    """Return the parsed row, an empty one for None; ``refused`` has the lines that are invalid."""
     if text is None:
         return _Row([], [])
     name, writer = parts_of(key)
@@ -315,7 +315,7 @@ def _parsed(key: str, text: str | None) -> _Row:
 
 
 def _refused(key: str, text: str | None, reason: str) -> list[Refused]:
-    """Return a row that cannot be used, for the quarantine; none for one that was deleted."""
+    """Return a row that cannot be used, for the quarantine; [] for a deleted one."""
     if text is None:
         return []
     raw = b"" if text == NOT_TEXT else text[: limits.LINE_BYTES_MAX].encode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""The live transport's client: keeps a bridge connected to its rooms over WebSocket, as any Yjs client would.
+"""Client of the live transport, which keeps a bridge connected to its rooms over WebSocket, as any Yjs client does.
 
-A lost connection is made again, with back-off and jitter. Each side then sends its state vector, and gets the updates
-that it missed. Presence travels by awareness, which is not stored.
+A lost connection is opened again, with back-off and jitter. Each side then sends its state vector, and gets the updates
+that it missed. Presence is sent as awareness, which is not stored.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ BACKOFF_S = 0.25
 BACKOFF_S_MAX = 30.0
 OPEN_S = 10.0
 HEAL_S = 0.2
-"""Limit of the random wait before a lost row is put again: usually one client does so and the others see it."""
+"""Limit of the random wait before a lost row is put again, so that usually one client does so for all."""
 POLL_S = 2.0
 """Interval at which a pause and unwritten lines are checked."""
 LARGE = "rooms"
@@ -54,7 +54,7 @@ class Live:
         log: called with each error, in words.
 
     Attributes:
-        bridge: set once running; for reading alone.
+        bridge: set while ``run`` runs; others may only read it.
         problem: the last error, "" for none.
     """
 
@@ -84,9 +84,9 @@ class Live:
         self.problem = ""
 
     async def run(self, changed: Callable[[], Awaitable[object]]) -> None:
-        """Stay connected until cancelled; raise ``FleetError`` where this agent cannot write here.
+        """Stay connected until cancelled; raise ``FleetError`` if this agent cannot write here.
 
-        ``changed`` returns, each time it is awaited, once a file of the clan may have changed.
+        ``changed`` is awaited in a loop; it returns when a file of the clan may have changed.
         """
         with ExitStack() as opened:
             opened.callback(self._pool.shutdown)
@@ -100,7 +100,7 @@ class Live:
 
     def _open(self, opened: ExitStack) -> Bridge:
         workspace = self._opened()
-        opened.callback(self._pool.submit, workspace.close)  # in the thread that uses it
+        opened.callback(self._pool.submit, workspace.close)  # closed in the thread that uses it
         with workspace.writing(self._agent) as writer:
             replica = writer.name
         self._since, self._key = workspace.wall(), Access(workspace).key()
@@ -121,7 +121,7 @@ class Live:
         since_s, noted = 0.0, list[Online]()
         while True:
             await asyncio.sleep(POLL_S)
-            # In one call: waking the thread costs more than both reads.
+            # Both reads are one call, since waking the thread costs more than they do.
             self._is_paused, on = await self._do(lambda: (self._paused(), self._read_on()))
             if self._is_paused:
                 for socket in list(self._sockets.values()):
@@ -149,13 +149,13 @@ class Live:
                 await self._take_in()
                 if BASE in self._synced and self._synced >= self.bridge.documents.keys():
                     for room, update in await self._do(self._offer):
-                        # Before the answer, it could arrive ahead of updates that it depends on; the answer holds it.
+                        # Sent before our answer, it could arrive ahead of updates that it needs; the answer has it.
                         if room in self._answered:
                             await self._send(room, wire.Message(wire.SYNC, wire.UPDATE, update).encode())
-                if self.problem:  # some of what was taken in, or offered, may have been lost on the way
+                if self.problem:  # updates that were taken in or offered before the error may be lost
                     self.problem = ""
                     await self._renew()
-            except BusyError:  # a sync of a large clan holds the lock for long: no error
+            except BusyError:  # no error: a sync of a large clan holds the lock for long
                 asyncio.get_running_loop().call_later(HEAL_S, self._wakeup.set)
             except FleetError as why:
                 if self.problem != str(why):
@@ -166,7 +166,7 @@ class Live:
                     self._tasks.create_task(self._channel(digit))
 
     def _offer(self) -> Updates:
-        # Checked right before: a line written after `fleet pause` has returned must not leave.
+        # Checked right before the offer: a line that is written after `fleet pause` returned must not leave.
         self._is_paused = self._paused()
         return [] if self._is_paused else self.bridge.offer()
 
@@ -180,7 +180,7 @@ class Live:
         finally:
             if counts.arrived > arrived:
                 self._arrived()
-        if self.bridge.must_renew:  # perhaps since a batch whose lines could not be written
+        if self.bridge.must_renew:  # perhaps since an earlier batch, whose lines could not be written
             self._log("somebody else writes under this connection's client id; it takes another")
             await self._renew()
         if counts.healed > healed:
@@ -195,7 +195,7 @@ class Live:
             await socket.close()
 
     async def _send(self, room: str, message: bytes) -> None:
-        """Send if there is a connection; the next one's state vector brings what was not sent."""
+        """Send if there is a connection; unsent updates follow when the next connection exchanges state vectors."""
         async with self._sending[room]:
             if (socket := self._sockets.get(room)) is not None:
                 with suppress(ConnectionClosed):
@@ -209,7 +209,7 @@ class Live:
         return bool(workspace.state.paused(workspace.wall()))
 
     def _note_online(self, found: "list[Online]") -> None:
-        """Write down who is online, for commands that cannot wait for a server's answer."""
+        """Write to a file who is online, for commands that cannot wait for a server's answer."""
         workspace = self.bridge.workspace
         data = json.dumps({"at_ms": workspace.world.wall_ms(), "online": found}).encode()
         with suppress(FleetError):
@@ -253,7 +253,7 @@ class Live:
                 elif attempt == 0 and code not in _GOING:
                     self._log(f"live: {_reason(why)}; nothing is lost, it is tried again")
             # A connection that lasted resets the back-off, so that a restarted server is found soon. An attempt that
-            # hangs does not, however long it hangs.
+            # only hangs, for however long, does not reset it.
             was_well = asyncio.get_running_loop().time() - opened_s > OPEN_S
             attempt = 0 if was_well else attempt + 1
             await asyncio.sleep(self._rng.uniform(0, _pause_s_max(attempt)))
@@ -314,7 +314,7 @@ def _connected(where: Where, digit: str, replica: str, key: str = "") -> connect
 
 def _pause_s_max(attempt: int) -> float:
     """Return the longest wait after a number of failed attempts, seconds: it doubles up to a limit."""
-    return min(BACKOFF_S_MAX, BACKOFF_S * 2.0 ** min(attempt, 16))  # a larger power is no float after some hours
+    return min(BACKOFF_S_MAX, BACKOFF_S * 2.0 ** min(attempt, 16))  # without a limit the power overflows after hours
 
 
 def _reason(why: BaseException) -> str:
@@ -326,7 +326,7 @@ def _reason(why: BaseException) -> str:
 
 
 class Online(NamedTuple):
-    """A present client: its agent and replica, since when it is here, and its task."""
+    """Client that is present: its agent and replica, since when, and its task."""
 
     agent: str
     replica: str
@@ -335,7 +335,7 @@ class Online(NamedTuple):
 
 
 async def who(where: Where, wait_s: float = 2.0) -> list[Online]:
-    """Return the clients in a room; raise ``RemoteUnavailable`` where its server does not let us in."""
+    """Return the clients in a room; raise ``RemoteUnavailable`` if its server does not let us in."""
     presence = Presence(asyncio.get_running_loop().time)
     try:
         async with _connected(where, BASE, "") as socket:
@@ -367,5 +367,5 @@ def _online(presence: Presence) -> list[Online]:
 
 
 def _text(value: object) -> str:
-    """Return the beginning of a text; "" for anything else, which could be nested too deeply to be shown."""
+    """Return the beginning of a text; "" for any other value, which could be nested too deeply to be shown."""
     return value[: limits.ON_CHARS_MAX].encode("utf-8", "replace").decode() if isinstance(value, str) else ""

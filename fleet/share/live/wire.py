@@ -19,18 +19,18 @@ from fleet.model import limits, names
 SYNC, AWARENESS, QUERY_AWARENESS = 0, 1, 3
 STEP_1, STEP_2, UPDATE = 0, 1, 2
 KEY_HEADER = "Fleet-Key"
-"""The header with a folder's key, which tells a replica from another of the same name."""
+"""Header with a folder's key, by which a server tells a replica from another one with the same name."""
 QUERY = bytes((QUERY_AWARENESS,))
-"""The message that queries awareness."""
+"""Message that queries awareness."""
 
 RENEWED = 4009
-"""Code with which a server closes a room that it has emptied: its clients return with new documents."""
+"""Code with which a server closes a room that it has emptied, so that clients come back with new documents."""
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """A longer message closes the connection."""
 UPDATE_BYTES_MAX = 1024 * 1024
 """Approximate size of an update: a large room travels in several."""
 COMPRESSION = "deflate"
-"""Lines repeat their keys: it leaves a third of the bytes. The limit holds for the uncompressed message."""
+"""Compression of messages: since lines repeat their keys, a third of the bytes is left. Limits are on the original."""
 STATE_BYTES_MAX = 4 * 1024
 STATES_MAX = 1_000
 NUMBER_MAX = 2**53 - 1
@@ -61,7 +61,7 @@ class Message(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> "Message | None":
-        """Return the message in some bytes, None for an unknown type; raise ``TruncatedError`` for no message."""
+        """Return the message in some bytes, None for an unknown type; raise ``TruncatedError`` for invalid bytes."""
         reader = doc.Reader(data)
         kind = reader.number()
         if kind == QUERY_AWARENESS:
@@ -110,7 +110,7 @@ class Presence:
 
     def set(self, client: int, state: dict[str, Any] | None) -> bytes:
         """Set the state of a client, None for away; return the update for others."""
-        step = 2 if client == self.own else 1  # others may have set us away with the next clock meanwhile
+        step = 2 if client == self.own else 1  # others may have set us away meanwhile, which takes the next clock
         clock = min(self._known[client].clock + step, NUMBER_MAX) if client in self._known else 0
         text = json.dumps(state, ensure_ascii=False, separators=(",", ":"))
         self._known[client] = _Known(clock, text, self._now_s())
@@ -119,15 +119,15 @@ class Presence:
     def take(self, update: bytes, *, replica: str | None = None, others: Collection[int] = ()) -> list[int]:
         """Apply an update; return the clients whose state changed.
 
-        ``replica``: the sender, which reports no other replica's presence; None where the server has checked that.
-        ``others``: clients of other senders, whose states in the update are passed over.
+        ``replica``: the sender, which may report only its own presence; None if the server has checked that.
+        ``others``: clients of other senders, whose states in the update are ignored.
 
-        Raises ``TruncatedError`` for no update, and for one with more states than are kept.
+        Raises ``TruncatedError`` for an invalid update, and for more states than ``STATES_MAX``.
         """
         reader = doc.Reader(update)
         if (number := reader.number()) > STATES_MAX:
             raise TruncatedError(f"{number} states are more than {STATES_MAX}")
-        changed = set[int]()  # one update may name a client often
+        changed = set[int]()  # one update may name a client several times
         for _ in range(number):
             client, clock, raw = reader.number(), reader.number(), reader.chunk()
             if client in others or not self._is_news(client, clock, raw):
@@ -151,7 +151,7 @@ class Presence:
         return known is None or clock > known.clock or (clock == known.clock and raw == b"null" != known.text.encode())
 
     def forget_stale(self) -> list[int]:
-        """Set clients away that have not renewed their state; return them."""
+        """Set those clients away that have not renewed their state for ``STALE_S``; return them."""
         until = self._now_s() - STALE_S
         silent = {client: known.updated_s for client, known in self._known.items() if client != self.own}
         gone = [client for client in self.clients() if silent.get(client, until) < until]
@@ -162,7 +162,7 @@ class Presence:
         return gone
 
     def leave(self, clients: Collection[int]) -> bytes:
-        """Set clients away whose connection ended; return the update for others, b"" for none."""
+        """Set those clients away whose connection ended; return the update for others, b"" for none."""
         here = [client for client in self.clients() if client in clients]
         for client in here:
             self.set(client, None)
