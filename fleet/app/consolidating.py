@@ -306,7 +306,7 @@ def _evidence(statements: Iterable[Statement]) -> tuple[str, ...]:
 
 
 def _session_name(key: str) -> str:
-    """Return the name of a session in a row: its id, or of one without an id its day or minute and its topic."""
+    """Return the name of a session in a row: its mark; if it has none, its time and its topic or heading."""
     first, _, topic = key.partition(" ")
     return topic.strip() if first.startswith("@") else key.rpartition(" ")[2]
 

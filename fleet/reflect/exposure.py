@@ -1,13 +1,13 @@
 """Exposures: the lessons shown to each agent, with session and time. A table of ``.fleet/local.db``.
 
-They tell relapses, mistakes made after their lesson was shown, from other occurrences, and those before a promotion
-from those after it. Exposures measure, they prove nothing: one that cannot be written is left out.
+They tell relapses (mistakes after their lesson was shown) from other occurrences, and relapses before a promotion from
+those after it. Exposures are statistics and prove nothing, so one that cannot be written is left out.
 
-A row is a *span*: some showings of one lesson, from the first to the last; a single one at first. Once its day is over
-(UTC), ``roll_up`` writes the new total into the column of the agent's replica (``n.shown``). The total is in the table
-before it is in the shard: after a crash the same one is written again, which changes no G-Counter. Spans that are
-months old are merged, not across the lesson's promotion: where one that comes later falls inside a span, the share
-before it is unknown.
+A row is a *span* of showings of one lesson, from the first to the last; a new row has a single one. When its day is
+over (UTC), ``roll_up`` writes the new total into the column of the agent's replica (``n.shown``). The total is in the
+table before it is in the shard: after a crash the same total is written again, which does not change a G-Counter. Spans
+that are months old are merged, but not across the lesson's promotion. If a later promotion falls inside a merged span,
+the number of showings before it is unknown.
 """
 
 import json
@@ -76,7 +76,7 @@ class Exposures:
         return exposures
 
     def shown_to(self, agent: str, *, but: Iterable[str] = ()) -> set[str]:
-        """Return the ids of the lessons shown to this agent here, but for those that one of some sessions was shown."""
+        """Return the ids of the lessons shown to this agent here, without those shown in the sessions ``but``."""
         query = (
             "SELECT pattern FROM exposure WHERE agent = ?1 EXCEPT SELECT pattern FROM exposure WHERE agent = ?1"
             " AND session IN (SELECT value FROM json_each(?2)) AND session != ''"
@@ -108,7 +108,7 @@ class Exposures:
 
         The caller holds the write lock. After an error the next call writes the rest.
         """
-        from fleet.model import edits  # not at the top: a hook notes what it shows, and needs none of the three
+        from fleet.model import edits  # not at the top: a hook, which only notes what it shows, needs neither
         from fleet.store.lines import PATTERNS
 
         workspace, agent, me = writer.workspace, writer.agent, writer.name
@@ -154,7 +154,7 @@ def promoted_ms(pattern: "Pattern | None") -> int | None:
 def _count(
     connection: sqlite3.Connection, agent: str, replica: str, today: int, own_total: Callable[[str], int]
 ) -> None:
-    """Assign whole days to a replica. Its total is at least that of its column: this table may be younger."""
+    """Assign past days to a replica. The total is at least that of its column, since this table may be newer."""
     new = "agent = ? AND first_ms < ? AND said = 0 AND replica = ''"
     numbers = f"SELECT pattern, sum(number) FROM exposure WHERE {new} GROUP BY pattern"  # noqa: S608 - our own words
     most = "SELECT coalesce(max(total), 0) FROM exposure WHERE agent = ? AND pattern = ? AND replica = ?"
