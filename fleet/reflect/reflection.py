@@ -3,8 +3,8 @@
 The recovery knows strings: a brace inside a string opens and closes nothing. Of several objects the largest valid one
 is taken; of an object that breaks off, the part that is there.
 
-A reflector is a host's own client, any command, or an endpoint. One that hangs or prints without end is stopped, with
-all its children. It runs in an empty folder with fleet turned off, so that it reads no project's instructions and
+A reflector is a host's own client, any command, or an endpoint. One that hangs, dies or prints without end is stopped
+with all its children. It runs in an empty folder with fleet turned off, so that it reads no project's instructions and
 triggers no hook. ``claude`` is called without tools, hooks, memory or session file (docs/reflection.md).
 """
 
