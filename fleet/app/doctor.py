@@ -237,7 +237,7 @@ def _misplaced(workspace: Workspace) -> dict[str, str]:
 
 
 def _files(workspace: Workspace) -> Iterator[Path]:
-    """Yield the files and links of the workspace but for fleet's own repository, which git checks."""
+    """Yield the files and links of the workspace, without fleet's own repository, which git checks."""
     yield from [workspace.config_file] if os.path.lexists(workspace.config_file) else ()
     for top in (workspace.clan, workspace.root / workspace.place, workspace.local):
         for folder, folders, names in os.walk(top):

@@ -339,7 +339,7 @@ class _OneSession:
         return Writing(self._workspace, self._agent, self._session, stated, record.run, is_trusted=is_trusted)
 
     def _standing(self, last: Pass) -> tuple[Reflection | None, str]:
-        """Return the reflection of an earlier pass, as far as the session supports it, and its run; None for none."""
+        """Return the reflection of an earlier pass, as far as the session supports it, and its run; or None."""
         stated = reflection.parse(last.record.raw, ()).reflection
         if last.undone or last.record.outcome == "skipped" or stated is None:
             return None, ""
@@ -353,7 +353,7 @@ class _OneSession:
         return f"{KIND}-{day}-{self._key}{own}{f'-{len(begun) + 1}' if begun else ''}"
 
     def _interrupted_answer(self) -> Record | None:
-        """Return the recorded answer to this very content if a crash ended its pass; None for none."""
+        """Return the recorded answer to this very content if a crash ended its pass, else None."""
         ended = {each.run for each in self._lines if each.line == RAN}
         answers = (each for each in reversed(self._lines) if each.line == SETTLED and each.raw)
         return next((each for each in answers if self._key in each.run and each.run not in ended), None)
@@ -474,7 +474,7 @@ def _due(workspace: Workspace, folder: LocalFolder, idle_ms: float, only: str) -
 
 
 def _forget(workspace: Workspace, agent: str, session: str) -> list[ReflectResult]:
-    """Forget a session whose transcript is gone; return what is on record of it, where it was deferred."""
+    """Forget a session whose transcript is gone; return a result for it if its reflection was deferred."""
     LocalFolder(os.fspath(workspace.root)).forget_heard(session)
     deferred = [each for each in Records(workspace, agent).deferred() if each.session == session]
     gone = {"line": RAN, "at": "", "outcome": "skipped", "usd": 0.0, "why": "its transcript is gone"}

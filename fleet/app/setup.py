@@ -95,7 +95,7 @@ def join(
 
 
 def _on_another_remote(before: str, after: str) -> str:
-    """Return what another remote means for what is here."""
+    """Return a note on what becomes of the lines here if they are shared through another remote."""
     old, new = Address(before).redacted, Address(after).redacted
     return (
         f"the next `fleet sync` sends {new} all that is here, what came from {old} too; and what comes from {new} "

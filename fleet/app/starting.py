@@ -97,12 +97,12 @@ class SessionStart:
         return "\n\n".join(filter(None, [start.text, question]))
 
     def cached(self) -> Start | None:
-        """Return the cached text; None for none that is up to date with all that was written."""
+        """Return the cached text if it is up to date with all that was written, else None."""
         generation = str(self._workspace.patterns.generation)
         return self._ready.start() if self._ready.generation() == generation else None
 
     def make(self, *, may_tidy: bool = False, seen: Sequence[str] = (), sessions: Sequence[str] = ()) -> Start:
-        """Return the text, made anew and cached. Lessons that the clan retired are not in it.
+        """Build, cache and return the text. Lessons that the clan retired are not in it.
 
         ``may_tidy``: the logs may be counted first, and what the clan retired may be taken out of the memory.
         ``seen``: the generation from which on a lesson is new, and the ids of earlier news that had no room then; none:
@@ -506,9 +506,9 @@ class Guards:
         return is_due
 
     def _set(self, pattern: str, decision: str) -> None:
-        """Store the decision on a lesson, "" for none, in place of any other, and cache the table anew."""
+        """Store the decision on a lesson, or "" for none, in place of any other, and cache the table of guards."""
         state = self._workspace.state
-        if decision:  # first: between the two, the newest counts
+        if decision:  # stored first, since until the others are gone the newest counts
             state.agree(_GUARD, decision, self._workspace.wall())
         for raw in [raw for raw, each in self._decisions() if each.id == pattern and raw != decision]:
             state.disagree(_GUARD, raw)

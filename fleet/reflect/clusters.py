@@ -264,7 +264,7 @@ NOT_COMPARED = Clusters()
 
 
 def same_text_among(texts: Sequence[str], text: str) -> int | None:
-    """Return the number of the text that surely says the same as another one, by words alone; None for none."""
+    """Return the number of the text that surely says the same as another one, by words alone, or None."""
     *others, mine = ParsedText.of([*texts, text])
     compared = [_closeness(each, mine, COUNTED_MIN) for each in others]
     sure = [(each.score, -number) for number, each in enumerate(compared) if each and _say_the_same(each, 0.0)]

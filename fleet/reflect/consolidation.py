@@ -212,7 +212,7 @@ class Topic(NamedTuple):
 
     @property
     def seen(self) -> str:
-        """Number of sessions as it stands in a pointer; "" for none."""
+        """Number of sessions as a pointer shows it; "" for none."""
         number = len(self.sessions)  # without a comma: the pointer is read again, by other tools, too
         return f"(seen {number} session{'' if number == 1 else 's'})" if number else ""
 

@@ -61,7 +61,7 @@ class Exposures:
     def shown(self, agents: Iterable[str], promoted: Callable[[str], int | None]) -> dict[str, Exposure]:
         """Return the exposure of each lesson to these agents here, by pattern.
 
-        ``promoted``: returns the time of a pattern's promotion, milliseconds since 1970; None for none.
+        ``promoted``: returns the time of a pattern's promotion, milliseconds since 1970, or None.
         """
         query = "SELECT pattern, first_ms, last_ms, number, said FROM exposure WHERE agent = ?"
         rows = [row for agent in agents for row in _rows(self._state, query, agent)]
@@ -145,7 +145,7 @@ def _before(at_ms: int | None, first_ms: int, last_ms: int, number: int) -> int 
 
 
 def promoted_ms(pattern: "Pattern | None") -> int | None:
-    """Return the time of a lesson's promotion for the clan; None for none, or an unknown one."""
+    """Return the time of a lesson's promotion for the clan; None if it has none or an unknown one."""
     if pattern is None or pattern.state != "published" or "state" not in pattern.edited:
         return None
     return clock.unpack(pattern.edited["state"][0])[0]

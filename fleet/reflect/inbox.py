@@ -308,7 +308,7 @@ def _take_line(by_id: dict[str, Entry], agent: str, line: Item | Decision | _Sho
 
 
 def _decision_after(entry: Entry, run: str, *, again: bool) -> Decision | None:
-    """Return the decision on an item when a run is taken back, or stands again; None for none."""
+    """Return the decision on an item after the undo of a run, or with ``again`` its redo; None for no decision."""
     by, was = entry.decision, entry.was
     if by is not None:  # an undo reverts the decisions that the run made; a redo reverts the withdrawals
         is_due = by.run == run and (by.outcome == WITHDRAWN) is again

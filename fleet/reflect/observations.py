@@ -56,7 +56,7 @@ class Whose(NamedTuple):
 
     @classmethod
     def named_on(cls, row: Row) -> "Whose | None":
-        """Return the session that a comment on a line names; None for none."""
+        """Return the session that a comment on a line names, or None."""
         match = next((match for each in row.comments if (match := re.fullmatch(_COMMENT, each))), None)
         return cls(match["agent"], match["session"] or "", (match["at"] or "").strip()) if match else None
 
