@@ -1,8 +1,8 @@
-"""The fast path that host hooks call, ``fleet hook EVENT`` or ``python -m fleet.hook EVENT``, the payload on stdin.
+"""Fast path that host hooks call: ``fleet hook EVENT`` or ``python -m fleet.hook EVENT``, with the payload on stdin.
 
-It exits 0 whatever happens, but for one thing: exit 2 before a tool call that is blocked, with the reason on stderr,
-where the host reads nothing else. What went wrong stands in ``.fleet/log``. Most calls find nothing to do, and end
-here: standard library only, and little of it (``tests/hosts`` counts); ``fleet.app.events`` does the work.
+It exits 0 whatever happens, except that it blocks a tool call by exit 2, with the reason on stderr, if the host reads
+nothing else. Errors go to ``.fleet/log``. Most calls find nothing to do, and end in this module, which imports little
+of the standard library and nothing else (``tests/hosts`` counts); for the others ``fleet.app.events`` does the work.
 """
 
 import os
@@ -19,7 +19,7 @@ from fleet.store.changes import Changes
 from fleet.store.homes import is_root, root_around
 
 WORK_S = 8.0
-"""Time that a call may take: hosts wait for their hooks, and so does whoever typed."""
+"""Time that a call may take: the host waits for its hook, and so does the person who typed."""
 
 START_S = 25.0
 """Time that a session's start may take."""
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
 
 
 def _guarded(call: Call) -> _Output:
-    """Answer within a limit of time; what code prints by mistake does not reach stdout."""
+    """Answer within a limit of time. Nothing that code prints by mistake reaches stdout, which the host parses."""
     limit_s = START_S if call.event in ("SessionStart", "SubagentStart") else WORK_S
     with _without_stdout():
         try:
@@ -66,7 +66,7 @@ def _guarded(call: Call) -> _Output:
 
 
 def _answer(call: Call, environment: Mapping[str, str]) -> _Output:
-    call.root = _find_root("", environment)  # the log's, until the payload is read
+    call.root = _find_root("", environment)  # for the log, until the payload names the folder
     try:
         payload = Payload.parse(call.event, _read(), environment)
     except (ValueError, RecursionError) as why:
@@ -93,7 +93,7 @@ def _answer(call: Call, environment: Mapping[str, str]) -> _Output:
 
 
 def _has_work(call: Call, payload: Payload) -> bool:
-    """Return True where more than this module is needed; cheap, and in doubt True."""
+    """Return whether more than this module is needed. The check is cheap, and True in doubt."""
     event, ready = payload.event, Ready(call.root, call.agent)
     if event == "PreToolUse":
         return _has_failed(call) or payload.is_own or ready.has_rows() or ready.has_guards()
@@ -103,7 +103,7 @@ def _has_work(call: Call, payload: Payload) -> bool:
     if event == "PostToolUseFailure":
         return bool(payload.command) and payload.has_ended
     if event == "UserPromptSubmit":
-        # Objections come first: only there is the new part of a transcript noted as read.
+        # `_might_object` also notes the new part of a transcript as read.
         return bool(payload.prompt.strip()) and (
             _might_signal(call, payload.prompt)
             or _might_object(call, payload)
@@ -121,7 +121,7 @@ def _has_work(call: Call, payload: Payload) -> bool:
 
 
 def _has_failed(call: Call) -> bool:
-    """Return whether a command of the agent's may have failed here, so that a door may be closed."""
+    """Return whether a command of the agent may have failed here, so that its next try may be blocked."""
     return os.path.exists(LocalFolder(call.root).path_of("attempts", f"{call.agent}.json"))
 
 
@@ -166,7 +166,7 @@ def _might_object(call: Call, payload: Payload) -> bool:
 def _find_root(cwd: str, environment: Mapping[str, str]) -> str:
     """Return the workspace's root, or "": ``FLEET_DIR``, else the one around the folder where the host works.
 
-    That is the payload's, or the project that the host names; else our own: some hosts start their hooks elsewhere.
+    The payload or the host's variable names that folder, since some hosts start hooks elsewhere; else it is the cwd.
     """
     if folder := environment.get("FLEET_DIR", ""):
         root = os.path.abspath(os.path.expanduser(folder))
@@ -184,9 +184,9 @@ def _here() -> str:
 
 
 def _find_agent(root: str, environment: Mapping[str, str]) -> str:
-    """Return the agent to act as, or "": ``FLEET_AGENT``, else whose lease this is, else the stored default.
+    """Return the agent to act as, or "": ``FLEET_AGENT``, else that of the lease, else the stored default.
 
-    One that was not named in this very folder waits for an event that reads all of the register.
+    A default that is not noted as named in this very folder is left to ``fleet.app.events``, which checks it.
     """
     name = environment.get("FLEET_AGENT") or environment.get("FLEET_REPLICA", "").rpartition(".")[0]
     if not name:
@@ -201,7 +201,7 @@ def _is_agent(name: str) -> bool:
 
 
 def _read() -> bytes:
-    """Return the payload, or a byte more than the limit. The rest is read and dropped: no host's write must fail."""
+    """Return the payload, cut to a byte over the limit. The rest is read and dropped, so that no host's write fails."""
     if os.isatty(0):
         return b""
     kept: list[bytes] = []
@@ -214,7 +214,7 @@ def _read() -> bytes:
 
 
 def _run_alone(which: str, *words: str) -> int:
-    """Do the work that nobody waits for, of ``root agent session host``; the log has the result."""
+    """Do the work that no host waits for; the result goes to the log. ``words``: root, agent, session, host."""
     call = Call("SessionEnd" if which == AT_THE_END else "SessionStart", *words[:4])
     try:
         from fleet.app import sleeping
@@ -244,7 +244,7 @@ def _without_stdout() -> Iterator[None]:
 
 
 def _write(handle: int, text: str) -> None:
-    """Write a text to a descriptor, as far as it is read."""
+    """Write a text to a descriptor, until its reader is gone."""
     data = text.encode("utf-8", "replace")
     try:
         while data:

@@ -31,7 +31,7 @@ KIND, REFLECTED, MIGRATED = "consolidate", "reflect", "migrate"
 DAYS_MAX = 366
 """Greatest number of days of logs that are read."""
 DAYS_REFLECTED = 120
-"""Days of logs that a session's end reads for what has come up before."""
+"""Number of days of logs in which a session's end looks for recurrences."""
 _DAY_MS = 86_400_000
 _LOCK_WAIT_S = 5.0
 _COMPRESSED = f"compressed {auto_reflect.FILE}"
@@ -42,7 +42,7 @@ class _Suggestions(NamedTuple):
     """Result of a suggestion: suggested rows, and rows promoted into AGENTS.md with their runs.
 
     Attributes:
-        left: why rows of ``auto`` wait all the same, and that a directive is unknown, a sentence each.
+        left: sentences that say why a row waits although the mode is ``auto``, or that a directive is unknown.
         compressed: number of observations that went to the daily logs.
     """
 
@@ -53,7 +53,7 @@ class _Suggestions(NamedTuple):
     compressed: int = 0
 
     def summary(self) -> str:
-        """Return it as one line; "" where nothing changed."""
+        """Return the result as one line; "" if nothing changed."""
         parts = [f"{counted(len(self.rows), 'row is', 'rows are')} ready to promote"] if self.rows else []
         for entry, run in self.promoted:
             undo = f" (fleet undo {run})" if run else ""
@@ -74,7 +74,7 @@ class _Closing(NamedTuple):
     consolidated: "ConsolidationResult | None" = None
 
     def summary(self) -> str:
-        """Return it as one line; "" where nothing happened."""
+        """Return the result as one line; "" if nothing happened."""
         parts = [f"a block was added to {self.log}" if self.log else "", self.suggested.summary()]
         if self.consolidated is not None and self.consolidated.run:
             parts.append(self.consolidated.summary())
@@ -110,7 +110,7 @@ class ConsolidationResult(NamedTuple):
         return inbox.Item.of_plan(KIND, title, self.summary(), self.diff.splitlines(), changes, command)
 
     def summary(self) -> str:
-        """Return it as one line."""
+        """Return the result as one line."""
         if self.plan is None:
             return f"a gate is closed: {self.gates.summary()}. `fleet consolidate --force` passes time and sessions"
         if not self.plan.files:
@@ -133,9 +133,9 @@ def close_session(
 ) -> _Closing:
     """Log what a session did, suggest or promote what recurs, and consolidate if the gates are open.
 
-    A second call adds nothing. A session without events gets no block. A block has the lines of the reflection, made by
-    ``run``; without one, the observations.
-    ``only_log``: the rest is left to the next session's end, or to a sleep.
+    A second call adds nothing. A session without events gets no block. A block has the lines of the reflection, which
+    the run ``run`` made; without a reflection, it has the observations.
+    ``only_log``: append to the daily log, and leave the rest to the next session's end, or to a sleep.
     """
     if workspace.is_read_only:
         return _Closing()
@@ -153,13 +153,13 @@ def close_session(
 
 
 def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[str, list[str]], run: str) -> str:
-    """Append a session's block to the day's log; return its path, "" where nothing is new in it."""
+    """Append a session's block to the day's log; return the path of the log, "" if there is nothing new to append."""
     now_ms = workspace.world.wall_ms()
     whose = Whose.of(agent, session, now_ms)
     with workspace.lock("scratchpad", _LOCK_WAIT_S):
         pad = Scratchpad(Runs(workspace).page(auto_reflect.FILE).text)
         observed = [each for each in pad.statements() if each.session == whose.key]
-        # A reflection may be of an earlier day, and its block there already.
+        # A reflection may concern a session of an earlier day, whose log may have its block already.
         days = DAYS_REFLECTED if run else 2
         since = min([_day(now_ms - days * _DAY_MS), *(each.at[:10] for each in observed)])
         logged, reflected = set[str](), ""
@@ -207,7 +207,7 @@ def _lines_of_observations(observed: Iterable[Statement]) -> dict[str, list[str]
 
 
 def _apply(workspace: Workspace, agent: str, plan: Callable[[], Draft | None]) -> str:
-    """Plan and make a change of the scratchpad while nobody else changes it; return the run."""
+    """Plan and apply a change of the scratchpad under its lock; return the id of the run."""
     with workspace.lock("scratchpad", _LOCK_WAIT_S):
         return Runs(workspace).apply_planned(REFLECTED, agent, plan)
 
@@ -216,9 +216,9 @@ def _apply(workspace: Workspace, agent: str, plan: Callable[[], Draft | None]) -
 
 
 def suggest(workspace: Workspace, agent: str, *, dry_run: bool = False) -> _Suggestions:
-    """Suggest rows for what came up in three or more separate sessions; in the mode ``auto`` promote them.
+    """Suggest a row for each statement that recurred in three or more sessions; in the mode ``auto`` promote the rows.
 
-    A dry run writes nothing; a file that refuses a promotion is not foreseen.
+    A dry run writes nothing, and cannot tell whether AGENTS.md would refuse a promotion.
     """
     if workspace.is_read_only:
         return _Suggestions()
@@ -247,7 +247,7 @@ _Row = tuple[Entry, Recurrence]
 
 
 def _recurred(workspace: Workspace, page: str) -> tuple[list[_Row], list[_Row]]:
-    """Return the rows that are known nowhere yet, and those that wait, each with its recurrence."""
+    """Return rows for new recurrences, and the recurring rows that wait in the scratchpad, each with its recurrence."""
     pad = Scratchpad(page.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
     since = _day(workspace.world.wall_ms() - DAYS_REFLECTED * _DAY_MS)
     logged = (each for block in _blocks(workspace, since) for each in block.statements)
@@ -265,7 +265,7 @@ def _recurred(workspace: Workspace, page: str) -> tuple[list[_Row], list[_Row]]:
 
 
 def _texts_declined(workspace: Workspace) -> list[str]:
-    """Return the texts that do not come again: rejected ones, and rows and topics whose runs somebody took back."""
+    """Return the texts that are not suggested again: rejected ones, and rows and topics whose run somebody undid."""
     undone = Runs(workspace).undone()
     decided = (each for each in Inbox(workspace).entries() if each.item.kind == "candidate" and each.decision)
     bodies = [each.item.body for each in decided if each.decision and each.decision.outcome == inbox.REJECTED]
@@ -278,7 +278,7 @@ def _texts_declined(workspace: Workspace) -> list[str]:
                 )
                 ready = {row.item for row in before.ready()}
                 texts += [row.item for row in after.ready() if row.item not in ready]
-                # A promoted row may have waited before, and waits again now: for a person.
+                # A promoted row need not be a new one. If it waited before the run, the undo lets it wait for a person.
                 texts += [each for each in after.promoted_items() if each not in before.promoted_items()]
             elif edit.path.startswith(f"{consolidation.FOLDER}/") and edit.before is None:
                 texts += Topic.read(edit.path, edit.after or b"").texts[-1:]
@@ -296,7 +296,7 @@ def _as_row(recurrence: Recurrence) -> Entry:
 
 
 def _evidence(statements: Iterable[Statement]) -> tuple[str, ...]:
-    """Return the time, the session and the words of statements: once of a copy in the daily log, by the first."""
+    """Return a line with time, session and words for each statement. Its copy in a daily log gives no second line."""
     rows: dict[tuple[str, str], str] = {}
     for each in statements:
         session = each.session if each.is_known else _session_name(each.session).removeprefix(each.at[:10]).strip()
@@ -306,7 +306,7 @@ def _evidence(statements: Iterable[Statement]) -> tuple[str, ...]:
 
 
 def _session_name(key: str) -> str:
-    """Return the name of a session in a row: its id, or of one without an id its day or minute and its topic."""
+    """Return the name of a session in a row: its mark; if it has none, its time and its topic or heading."""
     first, _, topic = key.partition(" ")
     return topic.strip() if first.startswith("@") else key.rpartition(" ")[2]
 
@@ -348,7 +348,7 @@ def waiting(workspace: Workspace) -> list[inbox.Item]:
 
 
 def _rules(workspace: Workspace) -> list[str]:
-    """Return the rules of AGENTS.md; none where it cannot be read: writing into it is refused later."""
+    """Return the rules of AGENTS.md; an empty list if it cannot be read, since a promotion is refused later then."""
     with suppress(DiskError):
         return AgentsFile(Runs(workspace).page(auto_reflect.AGENTS_FILE).text).rules()
     return []
@@ -358,8 +358,8 @@ def _promote(workspace: Workspace, agent: str, row: Entry, recurrence: Recurrenc
     """Write a row into its section of AGENTS.md and under ``## Auto-Promoted``; return the run that takes it back.
 
     Raises:
-        RefusedError: the file is a link, cannot be written, holds a conflict, or would become too long: it is as it
-            was, and the row waits.
+        RefusedError: the file is a link, cannot be written, holds a conflict, or would become too long. It is
+            unchanged, and the row waits.
     """
     run_id, day = Runs(workspace).name(REFLECTED), workspace.wall()[:10]
     evidence = ", ".join(map(_session_name, recurrence.sessions[:5])) if recurrence else "a person's yes"
@@ -405,7 +405,7 @@ def decide(workspace: Workspace, agent: str, body: Mapping[str, Any], *, is_yes:
 
 
 def _compressed(workspace: Workspace, page: str) -> tuple[str, list[str]]:
-    """Return a compressed scratchpad and the moved lines: none that somebody brought back by an undo."""
+    """Return a compressed scratchpad, and the lines moved out of it. Lines that an undo brought back stay in it."""
     today, kept = workspace.wall()[:10], set[str]()
     _, moved = Scratchpad(page).compressed(today, kept)
     undone = Runs(workspace).undone() if moved else {}
@@ -441,7 +441,7 @@ def _compress(workspace: Workspace, agent: str) -> int:
 
 
 def check(workspace: Workspace, agent: str, session: str = "") -> Gates:
-    """Return how the three gates stand."""
+    """Return the state of the three gates of a consolidation."""
     lock, now_ms = _lock(workspace), workspace.world.wall_ms()
     last = lock.last_before(now_ms)
     blocks = _blocks(workspace, _day(last) if last else "")
@@ -460,9 +460,9 @@ def consolidate(
 ) -> ConsolidationResult:
     """Merge the statements of the daily logs into topics, and bring the index up to date.
 
-    ``session``: the caller's, which the gate does not count.
-    ``force``: pass the gates of time and of sessions, and a lock file that cannot be read; never a live lock.
-    ``days``: days of logs to read; None: seven, or all since the last consolidation where that is longer.
+    ``session``: id of the calling session, which the gate of sessions does not count.
+    ``force``: ignore the gates of time and of sessions, and an unreadable lock file, but never a live lock.
+    ``days``: number of days of logs to read; None: seven, or all days since the last consolidation if these are more.
     ``confirm``: called with the plan before it is applied.
 
     Raises:
@@ -514,7 +514,7 @@ def _planned(workspace: Workspace, gates: Gates, days: int | None) -> Consolidat
 
 
 def _pages(workspace: Workspace, folder: str, bytes_max: int) -> dict[str, bytes]:
-    """Return the Markdown files of a folder, path to how they begin."""
+    """Return the first ``bytes_max`` bytes of each Markdown file of a folder, by path."""
     paths = (path for path in sorted((workspace.root / folder).glob("*.md")) if not path.is_symlink())
     return {f"{folder}/{path.name}": _head_of(workspace, path, bytes_max) for path in paths}
 
@@ -547,10 +547,10 @@ def _blocks(workspace: Workspace, since: str) -> list[Block]:
 
 @contextmanager
 def _hold_lock(workspace: Workspace, *, force: bool) -> Iterator[list[str]]:
-    """Hold the lock of a consolidation, and yield a list: a run that is put into it moves the lock's time."""
+    """Hold the lock of a consolidation, and yield a list. If the caller appends a run, the lock's time becomes now."""
     with workspace.lock("consolidation", 0):
         now_ms, lock = workspace.world.wall_ms(), _lock(workspace)
-        # A lock file of ours is stale, however fresh: who wrote it held the flock that is held here now.
+        # A lock file that this machine wrote is stale, however fresh: its writer held the flock that we hold now.
         is_ours = workspace.files.read(workspace.local / _OURS) == f"{lock.at_ms}\n".encode()
         if lock.is_live(now_ms) and not is_ours:
             raise BusyError(
@@ -560,7 +560,7 @@ def _hold_lock(workspace: Workspace, *, force: bool) -> Iterator[list[str]]:
             )
         mine, done = Lock(lock.last_ms, consolidation.FORCE if force else consolidation.AUTO, now_ms), list[str]()
         observing.keep_ignored(workspace.files)
-        # Written first: a run of ours that dies leaves a lock that the next one knows as its own.
+        # Written before the lock file: if this process dies, the next one knows that lock file as this machine's.
         workspace.files.replace(workspace.local / _OURS, f"{now_ms}\n".encode())
         workspace.files.replace(workspace.root / consolidation.LOCK, mine.render())
         try:
@@ -590,13 +590,13 @@ def _lock(workspace: Workspace) -> Lock:
 def migrate(
     workspace: Workspace, agent: str, *, dry_run: bool = False, with_agents_md: bool = False
 ) -> tuple[list[str], str, str]:
-    """Move a monolithic scratchpad to daily logs, topics and an index; the old file is kept beside it first.
+    """Move a monolithic scratchpad to daily logs, topics and an index, after a backup of the old file.
 
     Returns the files with what goes into each, the run, and the diff of AGENTS.md.
 
     Raises:
         NoError: there is no scratchpad.
-        RefusedError: a line of it would be lost, or it cannot be read.
+        RefusedError: the scratchpad is a link or cannot be read, or a line of it would be lost.
     """
     if workspace.files.is_linked(workspace.root / auto_reflect.FILE):
         raise RefusedError(f"{auto_reflect.FILE} is a link, which fleet writes through nowhere; nothing was changed")

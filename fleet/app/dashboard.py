@@ -30,7 +30,7 @@ from fleet.text.screening import readable
 _SILENT_DAYS = 3
 """Days without anything logged, shown or synced after which the dashboard says so."""
 _NEW_MAX = 100
-"""Of new lessons those that are shown; all are counted."""
+"""Greatest number of new lessons that are shown; all are counted."""
 
 _DAY_MS = 86_400_000
 _ONLINE_MS = 60_000
@@ -39,7 +39,7 @@ _ONLINE_BYTES_MAX = 1024 * 1024
 
 
 def overview(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, Any]:
-    """Return what ``fleet`` alone shows, as in ``--json``. ``is_seen``: a person sees it; it is not new any more."""
+    """Return what ``fleet`` alone shows, as in ``--json``. ``is_seen``: a person sees it, so it is not new any more."""
     with workspace.snapshot():  # what comes meanwhile is new the next time
         state = _state(workspace, agent)
         if is_seen:
@@ -50,7 +50,7 @@ def overview(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, An
 
 
 def _is_agreed(workspace: Workspace) -> bool:
-    """Return whether somebody here agreed to the remote that ``fleet.toml`` names; to any, where it names none."""
+    """Return whether somebody here agreed to the remote in ``fleet.toml``; if none is there, to any remote."""
     share = workspace.config.share
     if not share.remote:
         return bool(workspace.state.agreed(consent.REMOTE))
@@ -87,7 +87,7 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
 
 
 def _news_since(workspace: Workspace, compared: Clusters, generation: int, since: str) -> dict[str, Any]:
-    """Return the lessons and discoveries that came, or were met again, since a person looked; none at first."""
+    """Return the lessons and discoveries that came or occurred again since a person's last look; none at the first."""
     wordings = workspace.patterns.since(generation, _NEW_MAX) if since else []
     lessons = [each.lesson for each in compared.grouped(wordings, workspace.patterns.lesson)]
     total = workspace.patterns.count_since(generation) if since else 0
@@ -139,9 +139,9 @@ def _sender(workspace: Workspace, *, has_hooks: bool) -> str:
         try:
             with workspace.files.lock(lock, 0.0):
                 pass
-        except BusyError:  # as ``fleet sidecar status`` finds it
+        except BusyError:  # a running sidecar holds it
             return "sidecar"
-        except FleetError:  # in a read-only workspace nobody knows
+        except FleetError:  # a read-only workspace, in which no lock can be tried
             continue
     return "hooks" if has_hooks and workspace.config.hook.sync_at_end else ""
 

@@ -1,7 +1,7 @@
-"""Status of a workspace; and its checks: what is wrong, what follows, what a person can do (``data/findings.toml``).
+"""Status of a workspace, and its checks, which tell what is wrong, what follows, and what a person can do.
 
-Nothing here deletes what anybody wrote. The databases are folds of line files and are made anew; all other advice is
-to look.
+The texts are in ``data/findings.toml``. Nothing here deletes what anybody wrote: a database is derived from the line
+files and can be rebuilt; all other advice is to look.
 """
 
 import os
@@ -49,10 +49,10 @@ _LEVELS = ("ok", "note", "warning", "error")
 """Note: nothing is harmed. Warning: something stays undone. Error: something fails."""
 
 _WIDE_BYTES = 256 * 1024
-"""Size of a joined record from which on it costs time with every sync: very many have worded the lesson anew."""
+"""Size from which a joined record slows down every sync: very many writers have worded the lesson anew."""
 _FILES_MAX = 200_000
 _FREE_BYTES_MIN = 256 * 1024
-"""Room for a sync's files; the database needs as much as it has, to be made anew."""
+"""Free space that a sync's files need. A rebuild of the database needs as much as the database has, on top."""
 _SHOWN_MAX = 5
 _GIT_S = 20.0
 _GIT_MIN = (2, 29)  # `init --object-format`, `fetch --no-auto-maintenance --no-write-fetch-head`
@@ -115,7 +115,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
 
 
 def _replicas(workspace: Workspace) -> list[dict[str, str]]:
-    """Return the replicas that wrote a lesson that is here, or have a file here, with the newest stamp of each."""
+    """Return the replicas that wrote a lesson known here, or have a shard here, with the newest stamp of each."""
     here = {each.name for each in workspace.replicas().replicas}
     newest = workspace.db.newest_by()
     for source in clan_sources(workspace.clan):
@@ -142,10 +142,10 @@ class _Finding(NamedTuple):
 
 
 def examine(workspace: Workspace, agent: str, *, fix: bool = False) -> tuple[str, list[_Finding]]:
-    """Return the worst level of the findings that were not fixed, and all findings. A check that fails is one, too.
+    """Return the worst level of the findings that were not fixed, and all findings. A failed check is a finding, too.
 
-    The session start of ``agent`` is measured, for "" the default agent's. ``fix`` mends what can be mended without a
-    loss.
+    The text at a session's start is measured for ``agent``; if that is "", for the default agent. ``fix`` mends what
+    can be mended without a loss.
     """
     found = [*_findings(_git(workspace)), *_findings(_databases(workspace, fix=fix))]
     if any(each.check == "state" and each.level == "error" and not each.fixed for each in found):
@@ -171,12 +171,12 @@ _texts = cache(partial(tables, str(Path(__file__).with_name("data") / "findings.
 
 
 def _trouble(kind: str, what: str, **fields: str | bool) -> _Finding:
-    """Return a finding with the texts of its kind in the data file, but for some fields."""
+    """Return a finding with the texts that the data file has for its kind; ``fields`` replace them."""
     return _Finding(**{"check": kind, "what": what, **_texts()[kind], **fields})
 
 
 def _findings(check: Iterator[_Finding]) -> Iterator[_Finding]:
-    """Yield the findings of one check; where it fails, those before, and the failure."""
+    """Yield the findings of one check; if it fails, those until then, and one about the failure."""
     try:
         yield from check
     except (FleetError, OSError, Error) as why:
@@ -206,7 +206,7 @@ def _git(workspace: Workspace) -> Iterator[_Finding]:
 
 
 def _databases(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
-    """Yield findings about the database files. It runs first: any query makes a damaged one anew."""
+    """Yield findings about the database files. This check is the first, since any query rebuilds a damaged database."""
     path = workspace.db.database.path
     if path is None or not path.exists():
         yield _Finding("state", "ok", "no database yet; it is made when it is needed")
@@ -222,7 +222,7 @@ def _databases(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
 
 
 def _misplaced(workspace: Workspace) -> dict[str, str]:
-    """Return the paths here at which no plain file or folder stands where one belongs, or no shard, and why not."""
+    """Return paths that cannot be used, with the reason: a link or special file stands there, or a misnamed shard."""
     agents = workspace.agents_here()
     shards = [workspace.clan, *(workspace.clan / f"{kind.name}.d" for kind in KINDS)]
     folders = [*shards, workspace.root / workspace.place, *map(workspace.home, agents)]
@@ -237,7 +237,7 @@ def _misplaced(workspace: Workspace) -> dict[str, str]:
 
 
 def _files(workspace: Workspace) -> Iterator[Path]:
-    """Yield the files and links of the workspace but for fleet's own repository, which git checks."""
+    """Yield the files and links of the workspace, without fleet's own repository, which git checks."""
     yield from [workspace.config_file] if os.path.lexists(workspace.config_file) else ()
     for top in (workspace.clan, workspace.root / workspace.place, workspace.local):
         for folder, folders, names in os.walk(top):
@@ -252,7 +252,7 @@ def _access(workspace: Workspace) -> Iterator[_Finding]:
     links = [path for path in files if path.is_symlink()]
     plain = [path for path in files if not path.is_symlink()]
     folders = {path.parent for path in plain} | {workspace.root}
-    unread = [path for path in plain if not os.access(path, os.R_OK) and path.exists()]  # gone: another's temporary
+    unread = [path for path in plain if not os.access(path, os.R_OK) and path.exists()]  # a temporary file may be gone
     tops = (workspace.clan, workspace.root / workspace.place, workspace.local)
     unread += [top for top in tops if top.is_dir() and not os.access(top, os.R_OK | os.X_OK)]
     unwritten = [path for path in (*plain, *sorted(folders)) if not os.access(path, os.W_OK) and path.exists()]
@@ -317,14 +317,14 @@ def _lines(workspace: Workspace) -> Iterator[_Finding]:
 
 
 def _rows(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
-    """Make the database anew in a second file, and compare: again while nobody writes, where something differs."""
+    """Yield findings from a rebuilt second database. What differs is compared again while nobody else can write."""
     path = workspace.db.database.path
     if path is None or not os.access(path, os.R_OK | os.W_OK) or not os.access(path.parent, os.W_OK):
         return  # reported under "rights"
     if which("git") is None:
         return  # reported under "git": what the clan has cannot be read, and so not compared
     try:
-        with workspace.lock("doctor"):  # whose the second file is
+        with workspace.lock("doctor"):  # one process at a time builds the second file
             if wrong := workspace.db.differences():
                 with workspace.locked():
                     wrong = workspace.db.differences()
@@ -373,7 +373,7 @@ def _plans(workspace: Workspace) -> Iterator[_Finding]:
 
 
 def _tracked(workspace: Workspace) -> list[str]:
-    """Return the files of fleet's that the project's git tracks, without ``clan-learnings/``, which may be wanted."""
+    """Return the files of fleet that the project's git tracks, except ``clan-learnings/``, where that may be wanted."""
     listed = git.output(workspace.root, "ls-files", "-z", "--", ".fleet", workspace.place, wait_s=_GIT_S).split("\0")
     own = tuple(f"{workspace.own_path(agent)}/" for agent in workspace.agents_here())
 
@@ -431,7 +431,7 @@ def _hosts(workspace: Workspace, agent: str) -> Iterator[_Finding]:
 
 
 def _clients() -> _Finding:
-    """Return the agent hosts that are here, with the version that each tells."""
+    """Return a finding with the agent hosts on the PATH, and the version that each of them reports."""
     paths = {host.title: path for host in HOSTS.values() if (path := which(host.client))}
     if not paths:
         return _trouble("client", f"none of {', '.join(host.title for host in HOSTS.values())} is on the PATH")

@@ -1,7 +1,7 @@
 """Handlers of a host's events: the work that each event calls for, and the reply to the agent.
 
-A host waits for its hook, and a hook for all of this: so each event imports what it needs and no more. The parts of an
-event, such as a block and a reminder, are guarded one by one, so that a fault in one does not silence another.
+A host waits until its hook has ended, so each event imports only what it needs. The parts of an event, such as a
+refusal and a reminder, are guarded one by one, so that a fault in one does not silence another.
 """
 
 import json
@@ -35,12 +35,12 @@ if TYPE_CHECKING:  # what `typing` says, without its milliseconds
     from fleet.text.prompts import Prompt
 
 _STATE_WAIT_S = 1.0
-"""Time to wait for the local database: what was shown is a measure, and proves nothing."""
+"""Time to wait for the local database. A lesson that is not noted as shown only lacks in statistics."""
 
 _OWN_COMMANDS = frozenset(
     str.split("correct discover feedback gossip journal learn mutate patterns search show start status")
 )
-"""Commands that fleet itself asks an agent for: they log and read here, and nothing else."""
+"""Commands that fleet itself asks an agent to run: they only log and read on this machine."""
 
 _SEARCH_S = 0.3
 """Limit of the search for the lessons about a prompt, seconds."""
@@ -53,9 +53,9 @@ _LOGGING = frozenset(str.split("learn correct discover"))
 _OF_SERVER = "mcp__"
 _TASK_ENDED = "<task-notification"
 _LOOKING = frozenset(str.split("describe fetch find get list read search show"))
-"""Words in the names of an MCP server's tools that only look: any other may have changed what a command needs."""
+"""Words in the names of MCP tools that only read. Any other tool may have changed what a failed command needs."""
 PROMOTED, _SHOWN = "promoted", "said"
-"""Notes of an agent: a lesson that its memory took in when a session ended; a person was shown those before."""
+"""Notes of an agent: a lesson was promoted when a session ended; a person was shown the notes before this one."""
 _ASKED = "asked"
 _MEMORY_SEEN = "memory"
 _LAST = "last"
@@ -63,7 +63,7 @@ _LAST = "last"
 _ASK_AGAIN_MS = 60_000
 """Sessions that start within this time ask the clan for news once."""
 _TWICE_MS = 3_000
-"""A plugin and the settings may both call: two starts of one session, for one reason, this close together, are one."""
+"""Two starts of a session for the same reason within this time are one: a plugin and the settings may both call."""
 
 
 def answer(call: Call, payload: Payload) -> Reply:
@@ -82,7 +82,7 @@ def answer(call: Call, payload: Payload) -> Reply:
 
 
 def _named(call: Call) -> str:
-    """Return the agent to act as: a default agent that was named on this machine, but not noted in this folder yet."""
+    """Return the agent to act as; for a guest, the default agent if this machine named it without a note of that."""
     folder = LocalFolder(call.root)
     is_told = os.environ.get("FLEET_AGENT") or os.environ.get("FLEET_REPLICA")
     if call.agent != GUEST or is_told or not folder.default_agent():
@@ -118,7 +118,7 @@ class _HostEvent:
         }[self._payload.event]()
 
     def _flagging(self) -> "Flagging":
-        """Return the detector of corrections; most calls need none of it."""
+        """Return the detector of corrections, which is imported late: most calls do not need it."""
         from fleet.app.flagging import Flagging
 
         return Flagging(self._call)
@@ -147,7 +147,7 @@ class _HostEvent:
         return f"fleet: no agent is named in this clone. {_OF_GUEST}"
 
     def promoted_since(self) -> str:
-        """Return which lessons entered the agent's memory when its last sessions ended, once; "" for none."""
+        """Return a line about the lessons promoted when the agent's last sessions ended, once; "" for none."""
         notes, new = local.SessionNotes(self._call.root, f"{PROMOTED}-{self._call.agent}"), list[str]()
         for note in notes.all():
             if note == _SHOWN:
@@ -161,11 +161,11 @@ class _HostEvent:
         return f"fleet promoted {json.loads(new[-1])!r}{more}: every session starts with it"
 
     def _session_start(self) -> Reply:
-        """Return the context of a session's start: at a resume, a clear and after a compaction, too.
+        """Return the context of a session's start, also of one after a resume, a clear or a compaction.
 
-        A resumed session has its first context, and gets what is new. After a compaction that context may be gone: it
-        gets all of it again, and what was new to it then is still new; to the session after a clear, what was new to
-        the one that was cleared.
+        A resumed session still has its first context, and gets only the news. A compaction may have removed that
+        context, so the session gets all of it again, and the same lessons are new. To a session after a clear those
+        lessons are new that were new to the cleared session.
         """
         call, payload, began_ms = self._call, self._payload, local.now_ms()
         if call.event == "SessionStart" and payload.source != "compact":
@@ -181,21 +181,21 @@ class _HostEvent:
             with opened(call) as workspace:
                 lost = [call.session, *session.of("cleared")] if is_lost else []
                 start = self._make(workspace, since if is_lost else (), lost)
-        # Checked last: of two calls at once each can answer, should the other one fail.
+        # Checked last: if one of two simultaneous calls has failed, the other one must still answer.
         if payload.session and not self._notes.is_first(f"start {payload.source or '-'}", began_ms, _TWICE_MS):
             return Reply()
         if not session.of("since"):
             session.add(f"since {' '.join(since or seen)}")
-        holds_the_rest = payload.source == "resume" and bool(since)
+        has_the_rest = payload.source == "resume" and bool(since)
         if not call.subagent:
             self._folder.mark(_LAST, call.agent, word=call.session)
             self._ready.note_seen(start.mark if start.news else "")
         if call.event == "SessionStart" and self._may_ask():
             _start_process(call, AT_THE_START)
-        return self._reply_at_start(start, holds_the_rest=holds_the_rest)
+        return self._reply_at_start(start, has_the_rest=has_the_rest)
 
     def _cleared(self, session: local.SessionNotes) -> list[str]:
-        """Note which sessions a clear made this one of; return what the agent had seen as the first of them started."""
+        """Note the sessions that clears replaced by this one; return what the agent had seen when the first started."""
         if self._payload.source != "clear":
             return []
         word = self._folder.read(_LAST, self._call.agent, bytes_max=ID_CHARS_MAX).decode("ascii", "replace")
@@ -205,17 +205,17 @@ class _HostEvent:
             session.add(f"cleared {each}")
         return before.of("since")
 
-    def _reply_at_start(self, start: Start, *, holds_the_rest: bool) -> Reply:
-        """Return the context, or the part of it that a resumed session lacks, and the line for the person."""
+    def _reply_at_start(self, start: Start, *, has_the_rest: bool) -> Reply:
+        """Return the reply with the context, or with the news alone if the session has the rest, and its notes."""
         source, text, shown = self._payload.source, start.text, start.ids
-        if holds_the_rest:
+        if has_the_rest:
             text, shown = start.news, start.new_ids
         self._note_given(shown)
         reply = Reply(text)
         if self._call.subagent:
             return reply
         reply.warning = self._fault
-        question = "" if holds_the_rest else self._ready.question(start, self._running, is_shown=True)
+        question = "" if has_the_rest else self._ready.question(start, self._running, is_shown=True)
         reply.context = "\n\n".join(filter(None, [text, question]))
         if source != "compact":
             reply.note = _note_of_given(shown, {*start.new_ids} & {*shown})
@@ -224,12 +224,12 @@ class _HostEvent:
         return reply
 
     def _running(self) -> set[str]:
-        """Return the corrections of other sessions that still run."""
+        """Return the corrections that were flagged in other sessions which are still running."""
         idle_ms = _config(self._call).reflect.in_environment(os.environ).idle_ms
         return self._folder.flagged_meanwhile(idle_ms, self._call.session)
 
     def _memory_changed(self) -> str:
-        """Return that the agent's memory has changed since its last session started; "" where it has not."""
+        """Return a sentence if the agent's memory has changed since its last session started, else ""."""
         call = self._call
         name = f"{homes.Homes(call.root).current()}/{call.agent}/memory.md"
         now = self._ready.sums()[name].rpartition("-")[2] or "none"
@@ -241,7 +241,7 @@ class _HostEvent:
     def _make(self, workspace: "Workspace", seen: Sequence[str] = (), sessions: Sequence[str] = ()) -> Start:
         """Return the context of this session's start; the memory alone after a fault, or when the hook's time is up.
 
-        ``seen``: where its context is lost, what the agent had seen as it started; ``sessions``: it, and those before.
+        For a lost context: ``seen``, what the agent had seen at its start; ``sessions``, this one and cleared ones.
         """
         from fleet.app.starting import SessionStart
 
@@ -266,7 +266,7 @@ class _HostEvent:
     # --- a prompt -----------------------------------------------------------------------------------------------------
 
     def _prompt(self) -> Reply:
-        """Return what was logged of a prompt, and the lessons about it. What a person types opens closed doors."""
+        """Return what was logged of a prompt, and the lessons about it. A typed prompt lets stopped commands run."""
         from fleet.text.prompts import Prompt
 
         reply, prompt = self._flagging().on_prompt(self._payload), Prompt(self._payload.prompt)
@@ -291,7 +291,7 @@ class _HostEvent:
         return start.news, _note_of_given(start.new_ids, start.new_ids)
 
     def _lessons_for_prompt(self, prompt: "Prompt", named: Sequence[str]) -> tuple[str, str]:
-        """Return the lessons about a prompt, each once a session and none of its start, and the line for the person.
+        """Return the lessons about a prompt that this session was not shown yet, and the line for the person.
 
         ``named``: ids of lessons that the reply names already.
         """
@@ -319,11 +319,11 @@ class _HostEvent:
         return {id_ for kind, *ids in filter(None, notes) if kind in kinds for id_ in ids}
 
     def _kind(self, word: str) -> str:
-        """Return the kind of the notes of lessons shown: a new one after each compaction, which loses them."""
+        """Return the kind of note for shown lessons. Each compaction changes it, since they leave the context then."""
         return f"{word}{self._notes.all().count('start compact') or ''}"
 
     def _note_given(self, ids: Sequence[str]) -> None:
-        """Note lessons that were shown: a prompt does not repeat them, but the step that one is about does."""
+        """Note lessons that were shown, so that no prompt repeats them. The step that a lesson is about still does."""
         if ids:
             self._notes.add(f"{self._kind('seen')} {' '.join(ids)}")
         _note_shown(self._call, ids)
@@ -392,7 +392,7 @@ class _HostEvent:
         return triggers.due(rows, but, self._payload.tool, self._payload.command, *self._payload.paths)
 
     def _renew_tables(self) -> None:
-        """Make the tables of triggers and guards anew where one of them is old."""
+        """Rebuild the tables of triggers and guards if one of them is outdated."""
         if self._call.can_write and (self._ready.is_table_old() or self._ready.are_guards_old()):
             with self._call.guarded("the lessons for this step are as they were"), opened(self._call) as workspace:
                 self._make(workspace)
@@ -440,14 +440,14 @@ class _HostEvent:
         return reply
 
     def _observe(self) -> None:
-        """Note a commit that was made, and a lesson whose command was run after it was shown and succeeded."""
+        """Note new commits, and lessons that were used: shown first, then their command was run and succeeded."""
         call, payload = self._call, self._payload
         if Reflog(call.root, payload.cwd or call.root).has_grown():
             _observing().note_commits(call, payload.cwd)
         for pattern in self._notes.of(_use_of(payload.command)) if payload.has_ended else ():
             if self._notes.claim(f"used {pattern}"):
                 row = next((each[2] for each in self._ready.rows() if each[0] == pattern), "")
-                # Without the right way and the evidence, which would not fit into the line: a cut one counts nowhere.
+                # Without the right way and the evidence, which would not fit: a truncated line is not counted.
                 text = re.split(r" — right: | \([^()]*\)$", row.removeprefix("- "), maxsplit=1)[0]
                 _observing().note(call, "reuse", f"Reused: {text}")
 
@@ -482,7 +482,7 @@ class _HostEvent:
     # --- the end of a turn --------------------------------------------------------------------------------------------
 
     def _stop(self) -> Reply:
-        """Return a reminder of what the agent has left open; without one, have the next start made ready."""
+        """Return a reminder of corrections without a lesson; if there are none, have the next start prepared."""
         call, payload, reply = self._call, self._payload, Reply()
         with call.guarded("what was refused in this turn was not read"):
             if payload.has_transcript and Transcript(self._notes, payload.transcript).unread().has_objection():
@@ -524,7 +524,7 @@ def _use_of(command: str) -> str:
 
 
 def _run_by_path(command: str) -> str:
-    """Return a command of fleet's own with the path of this very program for its name; "" where a person must agree.
+    """Return a command of fleet's own with the path of this program as its name; "" if a person must agree to it.
 
     With its path, no alias, function or other ``fleet`` of the shell can take its place.
     """
@@ -540,7 +540,7 @@ def _run_by_path(command: str) -> str:
 
 
 def _program() -> str:
-    """Return the path of what ``fleet`` on the PATH is, if that is the program that runs now; "" for another one."""
+    """Return the path of ``fleet`` on the PATH if that is the program that is running, else ""."""
     from pathlib import Path
     from shutil import which
 
@@ -549,7 +549,7 @@ def _program() -> str:
 
 
 def _observing() -> "ModuleType":
-    """Return the module of observations; most calls need none of it."""
+    """Return the module of observations, which is imported late: most calls do not need it."""
     from fleet.app import observing
 
     return observing
@@ -581,7 +581,7 @@ def _start_process(call: Call, which: str) -> None:
     """Start a process that outlives the hook, for work that nobody can wait for."""
     import subprocess
 
-    # -P: a folder of the project that is called fleet, or json, is not ours to run.
+    # -P: else a folder of the project that is called fleet, or json, would be imported in place of ours.
     subprocess.Popen(
         [sys.executable, "-P", "-m", "fleet.hook", which, call.root, call.agent, call.session, call.host],
         cwd=call.root,

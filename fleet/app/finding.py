@@ -1,4 +1,4 @@
-"""Lookup of lessons: by an id, or the beginning of one; as a list; and one as ``--json`` shows it."""
+"""Lookup of lessons by their ids, lists of lessons, and the JSON of a lesson."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ _OTHER_KINDS = {
 """Advice on an id of another kind, by its prefix."""
 _SPANS_MS = {"h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _AMBIGUOUS_MAX = 8
-"""Ids with one beginning that are looked up: more than a message names."""
+"""Greatest number of ids with a common prefix that are looked up; a message names fewer."""
 _MEANT_MIN = 0.25
 """Score from which on a hook's question names a known lesson."""
 
@@ -52,7 +52,7 @@ def find(workspace: Workspace, prefix: str, *, is_worded: bool = True, is_read: 
     """Return the record with an id, or with a unique prefix of one; ``is_read``: to be shown.
 
     Raises:
-        NoError: no pattern, or more than one; with ``is_worded`` also one whose words are all left out here.
+        NoError: no lesson matches, or more than one; with ``is_worded`` also if all words of it are left out here.
     """
     id_prefix = prefix if prefix.startswith("p-") else f"p-{prefix}"
     stores = sources(workspace)
@@ -75,7 +75,7 @@ def find(workspace: Workspace, prefix: str, *, is_worded: bool = True, is_read: 
 
 
 def short(stores: Sequence[Patterns], ids: Sequence[str]) -> dict[str, str]:
-    """Return of each id its shortest unique prefix among all these records."""
+    """Return for each id its shortest unique prefix among the records of these stores."""
     prefixes: dict[str, str] = {}
     for store in stores:
         for id_, prefix in store.short(ids).items():
@@ -92,16 +92,16 @@ def rows(hits: Iterable[Relevant], now_ms: int, remarks: Mapping[str, str]) -> l
 
 
 def _beginning(stores: Sequence[Patterns], prefix: str) -> dict[str, Pattern]:
-    """Return the first records whose ids begin so, by their id; of one in several stores that of the first."""
+    """Return the first records whose ids have this prefix, by id. If several stores have one, the first store wins."""
     ids = sorted({id_ for store in stores for id_ in store.beginning(prefix)})[:_AMBIGUOUS_MAX]
     return {id_: record for id_ in ids for store in reversed(stores) if (record := store.get(id_)) is not None}
 
 
 def nearest(root: Path, texts: Sequence[str], count: int) -> list[tuple[Near, str]]:
-    """Return the lessons nearest to each text by their words, ``count`` each, with whose they are, for a hook.
+    """Return for a hook the ``count`` lessons nearest to each text by their words, each with its author and editors.
 
-    No model is loaded, and nothing is counted or written: a host waits. The least score is a low one: a person words an
-    objection otherwise than an agent its lesson, and the agent decides which one is meant.
+    A host waits, so no model is loaded, and nothing is counted or written. The least score is low, since a person words
+    an objection differently from an agent's lesson; the agent decides which lesson is meant.
     """
     with closing(Workspace(root)) as workspace:
         stores = sources(workspace)
@@ -110,9 +110,9 @@ def nearest(root: Path, texts: Sequence[str], count: int) -> list[tuple[Near, st
         for text in texts:
             candidates = dict(pair for store in stores for pair in store.candidates(text).items())
             found += near(text, list(candidates.items()), count, merged=sets, least=_MEANT_MIN)
-        # Found by whichever words, a merged lesson is named by the ones that it has now.
+        # Whichever of its wordings matched, a merged lesson is shown with its present text.
         named = [store.lessons_of([one.id for one in found]) for store in stores]
-        # A private file may have of the clan's lesson no words at all, or those from before it was the clan's.
+        # A private file may have a lesson of the clan without a text, or with the text from before it was shared.
         lessons = {id_: each for some in named for id_, each in some.items() if each.is_listed}
         by = Renderer()
         known = ((lessons[each.id], each) for each in found if each.id in lessons)
@@ -174,7 +174,7 @@ class ListFilter(NamedTuple):
         *,
         everything: bool = False,
     ) -> _Listing:
-        """Return the best lessons, each cluster as one, or all; with ``everything`` retired ones and each record, too.
+        """Return the best lessons, each cluster as one; ``count``: None for all; ``everything``: also retired records.
 
         The logs are reconciled first, where the workspace can be written.
         """
@@ -190,7 +190,7 @@ class ListFilter(NamedTuple):
         else:
             private = _awake(private)
             clustered = patterns.lessons_of(chain.from_iterable(clusters.groups)) | private
-            spare = sum(map(len, clusters.groups))  # behind the first wordings of clusters others move up
+            spare = sum(map(len, clusters.groups))  # a cluster takes one row, so as many other lessons move up
             is_all = count is None or any(self)
             shared = patterns.lessons() if is_all else patterns.best("sight", (count or 0) + len(private) + spare)
             # A cluster as a whole may be among the best, though none of its wordings is.
@@ -248,7 +248,7 @@ def _private(workspace: Workspace, only: str = "") -> dict[str, Pattern]:
         notes = workspace.notes(agent)
         for record in notes.some([only]) if only else notes.records():
             if record.scope == PRIVATE and (private := notes.line(record.id)) is not None:
-                # What the clan says of its scope says nothing of the agent's own.
+                # The scope of the clan's record must not overrule that of the agent's private one.
                 shared = (workspace.patterns.line(record.id) or codec.Line(record.id)).without_field(SCOPE)
                 lessons[record.id] = fold(codec.join(shared, private), workspace.policy())
     return lessons
@@ -257,7 +257,7 @@ def _private(workspace: Workspace, only: str = "") -> dict[str, Pattern]:
 def _everything(patterns: Patterns) -> Iterator[tuple[Pattern, str]]:
     """Yield every record that has a text, and the id that it is merged into, "" for none.
 
-    The record that stands for a merged set is the merged lesson, the others are as they were logged.
+    The first record of a merged set is yielded as the merged lesson, the others as they were logged.
     """
     lessons: dict[str, Pattern] = {}
     for group in Merges(patterns.merge_targets()).groups():
@@ -272,10 +272,10 @@ def _everything(patterns: Patterns) -> Iterator[tuple[Pattern, str]]:
 
 
 def lesson_as_json(lesson: Pattern, *, is_whole: bool = False, wordings: Sequence[Pattern] = ()) -> dict[str, Any]:
-    """Return a lesson as ``--json`` shows it: the same on every machine that has the same lines. Clean what you print.
+    """Return a lesson as ``--json`` shows it, equal on all machines with the same lines. Clean what you print.
 
     ``is_whole``: with counts per replica, the writer of each field, and every other field.
-    ``wordings``: of its cluster.
+    ``wordings``: the other lessons of its cluster.
     """
     worded = [{"id": each.id, "text": one_line(each.text), "seen": each.count("seen")} for each in wordings]
     state = (one_line(lesson.state) or "candidate") if lesson.is_present else "retired"

@@ -1,8 +1,8 @@
-"""Signals that a host reports: a person's correction, a refused call, a failed build; logged at once.
+"""Detector of signals in what a host reports: a person's correction, a refused call, a failed build; logged at once.
 
-The question for the lesson comes later: for a strong signal in the turn, for the others once and together when the
-agent stops, for a failed build when the same command succeeds. A host waits for this, so a signal is logged without
-loading a workspace; a database is opened for a question alone, to name known lessons.
+The question for the lesson comes later: after a strong signal in the turn, after the others once and together when the
+agent stops, after a failed build when the same command succeeds. A host waits, so a signal is logged without loading a
+workspace; a database is opened only for a question, to name known lessons.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from fleet.text.signals import EXCERPT_CHARS_MAX, detect, objections
 
 _LISTED_MAX = 5
 _LOCK_WAIT_S = 5.0
-"""Time that a hook waits for another process: shorter than a command does, since a host waits for the hook."""
+"""Time that a hook waits for another process, shorter than a command's, since a host waits for the hook."""
 
 _NEAREST_S = 1.5
 """Limit of the search for known lessons, seconds: a question without them is better than none."""
@@ -68,13 +68,13 @@ class Flagging:
             is_prompt = objection.words == typed.strip()[: prompts.EVENT_CHARS_MAX]
             is_strong = not is_prompt or (signal is not None and signal.confidence == "strong")
             flags.append((objection, _flag_of(objection, "strong" if is_strong else "medium")))
-            signal = None if is_prompt else signal  # the same words
+            signal = None if is_prompt else signal  # one signal for the same words
         if signal is not None:
             is_short = len(text) <= EXCERPT_CHARS_MAX and "\n" not in text.strip()
             flag = signals.Flag(
                 kind="agent" if signal.sender else "human",
                 quote=_quoted(text, signal.excerpt),
-                title=text if is_short and "…" in signal.excerpt else signal.excerpt,  # what was in quotes names it
+                title=text if is_short and "…" in signal.excerpt else signal.excerpt,  # "…" stands for quoted words
                 confidence=signal.confidence,
                 signal_class=signal.kind,
                 agent=signal.sender,
@@ -114,7 +114,7 @@ class Flagging:
     def _objections(self, payload: Payload, prompt: str = "") -> tuple[list[prompts.Objection], int]:
         """Return the objections since the transcript was read last, and the offset up to which it is read now.
 
-        An objection whose words are still to come is read again with the next prompt. -1: nothing was read.
+        If the words of an objection are not there yet, it is read again with the next prompt. -1: nothing was read.
         """
         settings = self._settings()
         if not payload.has_transcript or (settings is not None and settings.off):
@@ -164,7 +164,7 @@ class Flagging:
 
         found: dict[str, str] = {}
         quotes = [each.wrong or each.title for each in asked]
-        # An output is full of numbers, and its exit code is one: no lesson has the same.
+        # The output of a failure is full of numbers: every lesson would differ in them.
         passed_over = "number" if any(each.is_failure for each in asked) else ""
         with self._call.guarded("the nearest lessons are not named"):
             try:
@@ -183,7 +183,7 @@ class Flagging:
     def on_command_end(self, payload: Payload, *, is_error: bool) -> tuple[bool | None, Reply]:
         """Log a failed build; return whether a command succeeded, None for unknown, and the reply to the agent.
 
-        It asks for the cause, once, when a command of a family succeeds that had failed in this session.
+        The reply asks for the cause, once, when a command succeeds after one of its family failed in this session.
         """
         attempts = AttemptLog(self._call.root, self._call.agent)
         builds = attempts.settings().builds if self._call.sets("attempts") else None
@@ -210,7 +210,7 @@ class Flagging:
         return False, Reply(note=f"fleet logged a failure: {_shown_title(flag.title)} ({done.id})")
 
     def _count(self, payload: Payload, printed: str) -> bool:
-        """Count a failed command for the door that closes; return False for one that was reported before."""
+        """Count a failed command towards the limit of its tries; return False for a failure reported before."""
         if payload.call and not self._notes.claim(f"call {payload.call}"):
             return False  # a plugin and the settings may both call: one failure is one
         with self._call.guarded("the failure is not counted"):
@@ -231,7 +231,7 @@ class Flagging:
     def unstated(self) -> str:
         """Return the question for the lessons of this session's entries, each once; "" for none."""
         session, flagged = self._call.session, self._notes.of("flag")
-        # Without an id of the session, the entries of all wait: those of others are not this agent's to state.
+        # Without a session id, ``waiting`` returns the entries of all sessions, and others' are not this agent's.
         own = [each for each in self._signals.waiting(session) if session or each.id in flagged]
         return self._question(_STATE_THEM, [each for each in own if self._notes.claim(f"stop {each.id}")])
 
@@ -247,7 +247,7 @@ def _flag_of(objection: prompts.Objection, confidence: str) -> signals.Flag:
         title=words.strip().split("\n")[0],
         confidence=confidence,
         signal_class=objection.kind,
-        sameness=f"{shell.Command(objection.refused).family or objection.tool}\n{words}",  # of many refused together
+        sameness=f"{shell.Command(objection.refused).family or objection.tool}\n{words}",  # one for calls refused alike
         trigger=shell.Command(objection.refused).trigger if confidence == "strong" else "",
     )
 

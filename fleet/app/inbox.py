@@ -48,14 +48,14 @@ _COMMAND = "fleet inbox"
 _BULK = "bulk"
 """Kind of the items about what is left out here: the one kind whose answers leave no run."""
 _FIELD = "inbox"
-"""Name of the field of a run with its decision of an item."""
+"""Name of the field of a run that holds the decision on an item."""
 _GONE = "it waits no more where it arose: it was decided there, or is not true any more"
 
 
 class Listing(NamedTuple):
     """List of items: the best-evidenced ones, the number of all pending ones, and the day of the oldest.
 
-    ``expired``: items dropped since nobody decided them in time, of which nobody was shown that they went.
+    ``expired``: items that were dropped because nobody decided in time, and that no list has shown since.
     ``to_state``: corrections without a lesson.
     """
 
@@ -88,7 +88,7 @@ def listing(workspace: Workspace, kind: str = "", agent: str = "", *, count: int
 
 
 def _as_of_now(workspace: Workspace, entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Yield entries, those of lessons that wait for a memory with their present evidence: it has grown since."""
+    """Yield the entries. Those of lessons that wait for a memory get their present evidence, which may have grown."""
     agents = workspace.agents_here()
     pending = {(agent, each.id): each for agent in agents for each in AgentMemory(workspace, agent).waiting()}
     for entry in entries:
@@ -134,8 +134,8 @@ def refresh(workspace: Workspace, *, dry_run: bool = False) -> tuple[int, list[E
 
 
 def _dropped(workspace: Workspace) -> Iterator[Entry]:
-    """Drop the items that were shown and whose last day has passed, but for drafts that a person edited; yield them."""
-    if not Inbox(workspace).overdue():  # to list what waits needs no lock, which a long answer holds for minutes
+    """Drop items that were shown and are overdue, except drafts that a person edited; yield the dropped ones."""
+    if not Inbox(workspace).overdue():  # else each list would wait for the lock, which a long answer holds for minutes
         return
     with workspace.lock("decide"):  # nobody answers meanwhile
         for entry in Inbox(workspace).overdue():
@@ -164,7 +164,7 @@ def refresh_and_notify(workspace: Workspace) -> list[Entry]:
 
 
 def _mirror(workspace: Workspace, agent: str, items: list[Item], entries: list[Entry], *, dry_run: bool) -> int:
-    """Add the items that wait elsewhere and in no agent's entry, and close the entries that wait there no more.
+    """Add the ``items`` that have no entry yet, and close the ``entries`` that wait no more where they arose.
 
     Return the number of new ones; a dry run writes nothing.
     """
@@ -195,7 +195,7 @@ def _pair_item(pair: Pair) -> Item:
 
 
 def _left_out_item(question: reviewing.Question) -> Item:
-    # The same writer may do as much another time, or put other words into the same lessons.
+    # The key has lessons and values: the same writer may later change other lessons, or these to other words.
     changed = (each for one in question.lessons for each in one.differences if each.field in LABELS)
     ids = " ".join([*(each.id for each in question.lessons), *(f"{each.field}={each.after}" for each in changed)])
     return Item(
@@ -247,10 +247,10 @@ def _locked(workspace: Workspace, prefix: str, answer: str = "") -> Iterator["_H
 def approve(workspace: Workspace, agent: str, prefix: str, answer: str = "") -> Decision:
     """Apply what an item proposes, if it is still true and still new.
 
-    ``answer``: first or second, the one that holds of two lessons that contradict each other.
+    ``answer``: for a contradiction, which of the two lessons holds: first or second.
 
     Raises:
-        NoError: there is no such item; or it is not true, or not new any more, and waits no longer.
+        NoError: there is no such item; or it is no longer true, or no longer new, and was closed.
         UsageError: an answer is missing.
     """
     with _locked(workspace, prefix, answer) as handler:
@@ -291,7 +291,7 @@ def undo(workspace: Workspace, decision: Decision) -> str:
 
 
 class _Handler:
-    """Handler of an item. This one is of a kind that nobody here knows, and has what the others share."""
+    """Handler of an item of an unknown kind, and base class of the other handlers."""
 
     def __init__(self, workspace: Workspace, entry: Entry, answer: str = "") -> None:
         self.workspace, self.entry, self.agent, self.answer = workspace, entry, entry.agent, answer
@@ -299,7 +299,7 @@ class _Handler:
 
     @property
     def run_id(self) -> str:
-        """Id of the last run that was made since; "" for none."""
+        """Id of the last run that was recorded since this handler was made; "" for none."""
         return next(reversed(self.workspace.runs[self._known :]), "")
 
     def check(self) -> str:
@@ -312,7 +312,7 @@ class _Handler:
         raise NoError(f"nothing here knows what to do with {item.kind} items; {item.id} waits on")
 
     def reject(self) -> str:
-        """Change what a no changes beside the inbox; return a summary."""
+        """Apply the effect that a no has outside the inbox; return a summary."""
         return "nothing was changed but the inbox"
 
     def diff(self) -> str:
@@ -332,7 +332,7 @@ class _Handler:
         return decision
 
     def run(self, summary: str, edits: list[Edit], outcome: str = inbox.APPROVED) -> str:
-        """Apply edits of files as one run. After a crash before the inbox has the decision, its check closes it."""
+        """Apply edits of files as one run. If a crash loses the decision, ``check`` finds them and closes the item."""
         draft = Draft(summary=summary, edits=edits, fields=[Field(self.entry.item.id, _FIELD, None, outcome)])
         run = Runs(self.workspace).fresh("decide", self.agent, draft)
         if stale := Runs(self.workspace).apply(run):
@@ -340,7 +340,7 @@ class _Handler:
         return summary
 
     def check_asked(self, plan: Item) -> None:
-        """Let a plan with a change that was not asked about wait anew, as it is now; raise ``NoError`` then."""
+        """Raise ``NoError`` if a plan has a change that the person was not shown; the plan then waits as a new item."""
         item, asked = self.entry.item, self.entry.item.body.get("changes")
         if {*plan.body["changes"]} <= {str(each) for each in (asked if isinstance(asked, list) else ())}:
             return
@@ -357,9 +357,9 @@ class _Skill(_Handler):
         return self.workspace.current_path(self.text("draft"))
 
     def draft(self) -> bytes:
-        """Return the draft as it is now, a person's changes included; b"" where it is gone, or no draft of the agent's.
+        """Return the draft as it is now, with a person's changes; b"" if it is gone, or no draft of this agent.
 
-        An inbox that came along, in a repository perhaps, must not have another file read.
+        An inbox may have come with a repository: its paths must not make fleet read any other file.
         """
         parts = PurePosixPath(self.path).parts
         above = PurePosixPath(self.workspace.own_path(self.agent, "skills")).parts
@@ -407,7 +407,7 @@ class _Skill(_Handler):
 
 
 def _skill_page(now: bytes, draft: bytes) -> bytes:
-    """Return a skill as a yes writes it: lines that stand there, byte for byte, and what its draft adds, screened."""
+    """Return a skill as a yes writes it: its present lines, byte for byte, and the draft's other lines, screened."""
     lines = (now + b"\n" * bool(now and not now.endswith(b"\n"))).splitlines(keepends=True)
     others, page = draft.splitlines(keepends=True), b""
     for tag, _, _, start, end in SequenceMatcher(None, lines, others, autojunk=False).get_opcodes():
@@ -501,7 +501,7 @@ class _Contradiction(_Merge):
             )
         ids, pairs = self.text("pair").split(":"), reviewing.undecided_pairs(self.workspace)
         pair = next(each for each in pairs if {each.one.id, each.other.id} == set(ids))
-        is_as_shown = pair.one.id == ids[0]  # whatever the order there
+        is_as_shown = pair.one.id == ids[0]  # the pair may have the two in another order than the item
         is_first = (self.answer == reviewing.FIRST) == is_as_shown
         return self.answered(reviewing.FIRST if is_first else reviewing.SECOND)
 
@@ -574,7 +574,7 @@ class _Consolidation(_Handler):
 
 class _Tidying(_Handler):
     def approve(self) -> str:
-        """Put a notebook in order, likewise."""
+        """Put a notebook in order by a fresh plan, if that is the one that was shown."""
         from fleet.app import tidying  # 6 ms, as above
 
         return tidying.tidy(self.workspace, self.agent, Mode.ALWAYS, confirm=self.check_asked).report.summary()

@@ -17,9 +17,9 @@ from fleet.text.similarity import TURNS
 def correct(
     workspace: Workspace, agent: str, correction: Correction, *, session: str = "", same: str = ""
 ) -> LogResult:
-    """Log one correction, durable before this returns; promote its lesson where this occurrence makes it due.
+    """Log one correction, durable before this returns; promote its lesson if this occurrence makes it due.
 
-    With ``same``, the beginning of an id, it is another occurrence of that lesson.
+    ``same``: the beginning of a lesson's id; the correction is then another occurrence of that lesson.
 
     Raises:
         UsageError: a trigger that fits nothing.
@@ -41,7 +41,7 @@ def correct_all(workspace: Workspace, agent: str, entries: Iterable[tuple[Correc
     """Log corrections, each with its session, as one run that one ``fleet undo`` takes back.
 
     Raises:
-        RefusedError, DiskError: as ``correct``; those before are logged, and the run has them.
+        RefusedError, DiskError: as ``correct``. The corrections before the failed one are logged, and in the run.
     """
     logged: list[LogResult] = []
     error: FleetError | None = None
@@ -104,7 +104,7 @@ def _promote(workspace: Workspace, agent: str, logged: LogResult) -> None:
         if alike or logged.seen >= min(settings.own, settings.clan_seen):
             from fleet.app import reflecting  # 40 ms that most corrections need not spend
 
-            # That two opposites stand is known from now on: no hook has time to compare lessons.
+            # Lessons are compared now, so that two opposites are known: no hook has the time for that.
             if any(each.differs for each in logged.near if each.id in alike):
                 reflecting.current_clusters(workspace)
             logged.promoted, logged.whole = reflecting.promote_logged(workspace, agent, logged.id, logged.seen, alike)

@@ -27,11 +27,11 @@ from fleet.store.workspace import Workspace, Writer
 from fleet.text.similarity import ALIKE_MIN, near
 
 _VALUES = {"state": ("candidate", "published"), SCOPE: (PRIVATE, "clan", "")}
-"""Values that these fields may be set to. A slip as ``Private`` would be taken for the clan's; a retired lesson is
-removed, which is no state."""
+"""Values that these fields may be set to: a slip as ``Private`` would share the lesson. ``retired`` is missing, since a
+lesson is retired by a remove."""
 
 _KNOWN = {alias: field.name for field in FIELDS for alias in (field.name, field.label, *field.aliases)}
-"""Name in a record by a field's names. A field of a newer version can be changed where a lesson has it."""
+"""A field's name in a record by its name, label or alias. A newer version's field can be set if the lesson has it."""
 _RESERVED = {
     "merged_into": "`fleet merge A B` sets it, `fleet unmerge A` clears it",
     "id": "an id is computed once, from the first text, and never again",
@@ -103,7 +103,7 @@ class _Change(NamedTuple):
         raise UsageError(f"a lesson has no field '{self.field}'{meant} Nothing was changed")
 
     def differs(self, known: Pattern) -> bool:
-        """Return whether it would change anything: compared as canonical bytes, ``1`` is not ``true``."""
+        """Return whether the lesson has another value. Canonical bytes are compared, so that ``1`` is not ``true``."""
         return self.field not in known.fields or canonical(known.fields[self.field]) != canonical(self.value)
 
 
@@ -111,7 +111,7 @@ def show(workspace: Workspace, prefix: str) -> tuple[str, Pattern, list[Pattern]
     """Return a record's id, the lesson that it belongs to, its other records, and whose memories here have it.
 
     Raises:
-        NoError: no lesson begins like that, or more than one.
+        NoError: no lesson has an id with this prefix, or more than one.
     """
     record = find(workspace, prefix, is_read=True)
     members = _members(workspace, record)
@@ -121,10 +121,10 @@ def show(workspace: Workspace, prefix: str) -> tuple[str, Pattern, list[Pattern]
 
 
 def show_discovery(workspace: Workspace, prefix: str, *, is_read: bool = True) -> dict[str, Any]:
-    """Return all that is known of one discovery; without ``is_read`` it is to be changed.
+    """Return all that is known of one discovery. ``is_read``: False if the caller is going to change it.
 
     Raises:
-        NoError: no discovery begins like that, or more than one.
+        NoError: no discovery has an id with this prefix, or more than one.
     """
     entry = discoveries.find(workspace, prefix, is_read=is_read)
     fields: dict[str, Any] = msgspec.to_builtins(entry)
@@ -136,7 +136,7 @@ def show_correction(workspace: Workspace, prefix: str) -> dict[str, Any]:
     """Return all that is known of one entry of a log; ``lesson`` is the id of the lesson it counts for, if any.
 
     Raises:
-        NoError: no entry begins like that, or more than one.
+        NoError: no entry has an id with this prefix, or more than one.
     """
     entries = {
         entry.id: _correction(agent, entry)
@@ -165,7 +165,7 @@ def _members(workspace: Workspace, record: Pattern) -> list[Pattern]:
 
 
 def retire(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
-    """Retire a lesson, with all records merged with it. Confirmations that are not known here survive it.
+    """Retire a lesson, with all records merged with it. A confirmation that is not known here yet survives.
 
     Raises:
         NoError: there is no such lesson, or it is retired already.
@@ -202,7 +202,7 @@ def restore(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
 def _edit_records(
     workspace: Workspace, agent: str, prefix: str, change: Callable[[Line, str, str], Line], *, is_in: bool
 ) -> _LessonChange:
-    """Edit those records of a lesson that are present (``is_in``), or those that are not; one present record counts."""
+    """Edit the present records of a lesson (``is_in``), or its removed ones. A lesson is present if one record is."""
     # The logs are counted first: an add that is still pending must not undo this edit later.
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:
@@ -361,7 +361,7 @@ def _keep_words(writer: Writer, first: Pattern, id_: str) -> list[Field]:
 def _restore_words(writer: Writer, parted: Sequence[Pattern], cleared: Sequence[str]) -> list[Field]:
     """Restore the words that a merge set in the other record; return the changed fields.
 
-    ``parted``: the records as they were merged. ``cleared``: ids of those that pointed to another one.
+    ``parted``: the records of the merged set. ``cleared``: ids of those that were merged into another record.
     """
     restored: list[Field] = []
     merges = [each.edited[MERGED_INTO] for each in parted if each.id in cleared and MERGED_INTO in each.edited]
@@ -406,7 +406,7 @@ def unmerge(workspace: Workspace, agent: str, prefix: str) -> _LessonChange:
     From now on the two are not grouped by their words either.
 
     Raises:
-        NoError: it is not merged; if it is grouped by its words, that says how the two are parted.
+        NoError: it is not merged; if it is grouped by its words, the message says how to part the two.
     """
     counting.reconcile_all(workspace)
     with workspace.writing(agent) as writer:

@@ -122,7 +122,7 @@ class _Proposals(NamedTuple):
         new: those that are not in the log yet, best first, by their number among all.
         accepted: numbers and ids of the others, so that the numbers of an earlier table keep their meaning.
         known: number of the others: they were accepted, or a hook heard them.
-        retired: ids of the lessons of these that were taken back since.
+        retired: ids of the lessons that accepted proposals became, and that were retired since.
         troubles: a sentence for each transcript that could not be read.
         older: number of sessions from before the days that were looked at.
     """
@@ -196,7 +196,7 @@ def accept(workspace: Workspace, agent: str, offer: _Proposals, choice: str) -> 
     for each in chosen:
         trigger = mentions.trigger("", each.text, step=each.trigger) if each.trigger else ""
         source = f"past session, {each.kind} {each.id}"
-        # A right way would be shared, and the table shows none: what a person was not shown stays here.
+        # Without a right way: it would be shared, and the table did not show it to the person.
         entry = Correction(each.wrong, "", each.text, source=source, trigger=trigger)
         corrections.append((entry, each.session))
     _report_retired(workspace, offer.retired)
@@ -242,7 +242,7 @@ def restore_backup(workspace: Workspace, source: Path) -> RestoreResult:
     """Join a backup into a workspace. A second time changes nothing.
 
     Raises:
-        RefusedError: it is damaged, no backup, or larger than any; nothing was changed.
+        RefusedError: it is damaged, no backup, or too large; nothing was changed.
     """
     before = _decisions(workspace)
     restored = restore.restore(workspace, source)
@@ -271,7 +271,7 @@ def _decisions(workspace: Workspace) -> set[str]:
 
 
 class _PurgeResult(NamedTuple):
-    """Result of a purge: why the remote's newest tree still has it, or ""; and path and line of each place here.
+    """Result of a purge: why the remote's newest tree still has the words, or ""; and the places here that have them.
 
     ``others``: ids of the lessons that others merged with it, whose own words stay.
     """
@@ -318,7 +318,7 @@ def purge(
     found = discoveries.find(workspace, prefix) if prefix.startswith("d-") else find(workspace, prefix, is_worded=False)
     agree(found.id)
     with suppress(FleetError):  # reported below, as the reason why the remote still has it
-        # Marks cover only known values, and others may have reworded it since.
+        # The marks of a purge cover only values known here, and others may have reworded the lesson.
         sharing.fetch_if_agreed(workspace, agent)
     purged, others, texts = _purge_here(workspace, agent, found.id)
     texts += Purge(workspace).logged(purged)
@@ -332,7 +332,7 @@ def purge(
         starting.SessionStart(workspace, name).make()  # the cached start has the old words
     why_not = _compact_remote(workspace, agent, yes=yes)
     if not why_not:
-        # Until now the fetched tree had the words, and so had the rows beside it.
+        # Until now the fetched tree had the words, and so had the rows that are derived from it.
         workspace.tree.forget_history()
         with workspace.locked():
             Purge(workspace).scrub(texts)
@@ -340,7 +340,7 @@ def purge(
 
 
 def _purge_here(workspace: Workspace, agent: str, prefix: str) -> tuple[list[str], list[str], list[str]]:
-    """Return the purged ids, those of the lessons that others merged with it, and the purged texts."""
+    """Purge on this machine; return the purged ids, those that others merged with them, and the purged texts."""
     with workspace.locked():  # the databases will be deleted: lines that only rows have go to a file first
         workspace.take(workspace.tree.head())
     if prefix.startswith("d-"):
@@ -354,7 +354,7 @@ def _purge_here(workspace: Workspace, agent: str, prefix: str) -> tuple[list[str
     counting.reconcile_all(workspace)
     lesson = find(workspace, prefix, is_worded=False)
     with workspace.writing(agent) as writer:
-        # A merge may repeat the words of one record in another. Of what others merged, only these go.
+        # A merge may repeat the words of one record in another. In records that others merged, only these words go.
         ids, others = Purge(workspace).merged_here(lesson.id)
         texts = [text for id_ in ids for text in Purge(workspace).lesson(writer, id_)]
         Purge(workspace).repetitions(writer, others, texts)

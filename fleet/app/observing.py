@@ -1,7 +1,7 @@
 """Observations: lines of the scratchpad, or of the daily log once it was migrated, about what happened in a session.
 
-Hooks wait for this, so it needs no workspace but files, a lock and the clock. A hook observes commits in git's reflog,
-commands that succeed again, and lessons whose command was run after they were shown.
+A host waits for its hook, so this needs only files, a lock and the clock, and no workspace. A hook observes commits in
+git's reflog, commands that succeed again, and lessons whose command was run after they were shown.
 """
 
 import re
@@ -78,13 +78,13 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
 
 
 def keep_ignored(files: Files) -> None:
-    """Have the project's git ignore these files, which a workspace of an earlier fleet does not yet."""
+    """Have the project's git ignore the scratchpad's files, which an earlier fleet did not do."""
     if (files.root / ".git").exists() or (files.root / ".gitignore").exists():
         config.ignore(files, config.IGNORED_LOCAL)
 
 
 def try_observe(workspace: "Workspace", agent: str, session: str, kind: str, text: str) -> None:
-    """Write an observation about another command; an error is a warning: the command itself has succeeded."""
+    """Write an observation about another command; an error is only a warning, since that command has succeeded."""
     try:
         named = session_of(workspace, agent, session)
         if workspace.config.hook.observe and not homes.Homes(workspace.root).is_read_only():

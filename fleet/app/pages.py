@@ -32,7 +32,7 @@ def rendered_page(workspace: Workspace) -> bytes:
     count, patterns = workspace.config.recall.page_lessons, workspace.patterns
     with workspace.snapshot():
         clusters = reflecting.current_clusters(workspace)
-        spare = sum(map(len, clusters.groups)) + 2 * len(clusters.opposed)  # at most so many are no item of the list
+        spare = sum(map(len, clusters.groups)) + 2 * len(clusters.opposed)  # at most so many have no item of their own
         best = patterns.best("sight", min(count + spare, _SPARE * count))
         best_ids = {each.id for each in best}
         others = (patterns.lesson(group[0]) for group in clusters.groups if best_ids.isdisjoint(group))
@@ -69,7 +69,7 @@ def _inside(clusters: Clusters) -> int:
 
 
 def _opposed(clusters: Clusters, lookup: Callable[[str], Pattern | None]) -> list[tuple[Pattern, Pattern]]:
-    """Return the contradicting lessons, two clusters once, whichever of their wordings contradict each other."""
+    """Return the pairs of contradicting lessons; two clusters are one pair, whichever of their wordings contradict."""
     two_clusters = dict.fromkeys(tuple(sorted((clusters.of(a), clusters.of(b)))) for a, b, *_ in clusters.opposed)
     found = ([[one for id_ in ids if (one := lookup(id_))] for ids in two] for two in two_clusters)
     return [(Clusters.spoken_for(a), Clusters.spoken_for(b)) for a, b in found if a and b]

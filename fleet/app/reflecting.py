@@ -1,4 +1,4 @@
-"""Use cases of reflection: lessons that enter and leave the memories of the agents here, and the figures of it all."""
+"""Use cases of reflection: lessons that enter and leave the memories of the agents here, and the statistics."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -77,7 +77,7 @@ def demote(workspace: Workspace, agent: str, prefix: str) -> tuple[str, Standing
     with workspace.writing(agent) as writer:
         lessons, begin = records_of(workspace, agent), f"p-{prefix.removeprefix('p-')}"
         inside = [each for each in AgentMemory(workspace, agent).standing().lessons if each.startswith(begin)]
-        # A memory may hold a lesson that this clan does not know, a lesson may only wait for it, and p- names nothing.
+        # The memory comes first: it may have a lesson that this clan does not know. "p-" alone names nothing.
         is_named = len(inside) == 1 and begin != "p-"
         first = inside[0] if is_named else find(workspace, prefix, is_worded=False).id
         ids = list(dict.fromkeys([first, *lessons.group(first)]))
@@ -195,7 +195,7 @@ def _promote_due(writer: Writer, patterns: Sequence[Pattern], lessons: Lessons, 
 
 
 def take_out_retired(workspace: Workspace, agent: str, wait_s: float = limits.LOCK_WAIT_S) -> None:
-    """Take the lessons that the clan retired out of an agent's memory, with a warning; a failure is one, too."""
+    """Take the lessons that the clan retired out of an agent's memory, with warnings; a failure is only a warning."""
     lessons, standing = records_of(workspace, agent), AgentMemory(workspace, agent).standing()
     if not lessons.retired(standing.lessons):
         return

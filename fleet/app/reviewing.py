@@ -42,7 +42,7 @@ _NOBODY = "no writer here is called {}; nothing was changed. `fleet status` list
 _SEPARATOR = ":"
 _VALUE_CHARS_MAX, _EFFECT_CHARS_MAX = 120, 400
 _Folds = dict[str, tuple[Pattern, Pattern]]
-"""Lessons of records under two policies, by id: before a block, or its end, and after."""
+"""Folds of records under two policies, by id: the one before a block (or before its end), and the one after."""
 
 
 class _Difference(NamedTuple):
@@ -115,12 +115,12 @@ def block(
     """Leave a writer's columns out of the folds here; counts, lessons, memories and pages follow at once.
 
     ``name``: a replica, or an agent for all of its replicas.
-    ``since``: a day or a time; what the branch held of that writer then still counts. "" for none of it.
+    ``since``: a day or a time; what that writer had on the branch then still counts. "": nothing of it counts.
     ``retire``: retire for everybody the lessons that only that writer has, too.
 
     Raises:
-        UsageError: that is nobody's name, or no time.
-        NoError: it is a replica of this folder, or nothing here is of it.
+        UsageError: ``name`` cannot be a writer's name, or ``since`` is no time.
+        NoError: ``name`` writes in this folder, or has written nothing that is here.
     """
     _check_writer(workspace, name)
     since_stamp = first_stamp(since)
@@ -130,7 +130,7 @@ def block(
     before, records = workspace.policy(), list(_records_of(workspace, name))
     others = {other: at for other, at in before.blocked.items() if other != name}
     valid = {line.id: earlier[line.id] for line in records if line.id in earlier}
-    for each, line in before.earlier.items():  # but for what an earlier block of this name let count
+    for each, line in before.earlier.items():  # what an earlier block of this name let count is replaced
         for writer, part in line.by_writer().items():
             if is_blocked(writer, others) or not is_blocked(writer, (name,)):
                 valid[each] = codec.join(valid.get(each, part), part)
@@ -264,8 +264,8 @@ def restore_all(workspace: Workspace, agent: str, removed_by: str, *, since: str
     With ``since``, a day or a time, the removes that the branch held then stay.
 
     Raises:
-        UsageError: that is nobody's name, or no time.
-        NoError: nothing here is of that name, or it removed nothing that is out.
+        UsageError: ``removed_by`` cannot be a writer's name, or ``since`` is no time.
+        NoError: that writer has written nothing that is here, or removed nothing that is still out.
     """
     _check_name(removed_by)
     stamp = first_stamp(since)
@@ -360,7 +360,7 @@ class Question(NamedTuple):
 
 
 def questions(workspace: Workspace) -> list[Question]:
-    """Return the parts that are left out and not decided yet, those of blocked writers apart."""
+    """Return the questions about undecided parts, without those of blocked writers that would have no effect."""
     groups: dict[tuple[str, str], list[Held]] = {}
     for part in workspace.trust.held():
         if part.is_asked:
@@ -393,7 +393,7 @@ def _question(workspace: Workspace, kind: str, group: str, parts: list[Held]) ->
 
 
 def _answer_left_out(workspace: Workspace, name: str, answer: str, command: str) -> str:
-    """Decide a question about what is left out; return the effect, in words. No run: ``ask`` takes a leave back."""
+    """Decide a question about what is left out; return the effect, in words. It leaves no run: ``ask`` reopens it."""
     kind, _, group = name.partition(_SEPARATOR)
     if answer not in (choices := (*ANSWERS_TO_LEFT_OUT, ASK)):
         raise UsageError(f"{answer[:20]!r} is no answer: {', '.join(choices)}; nothing was changed")
@@ -461,14 +461,14 @@ def answer(
 ) -> tuple[str, str]:
     """Decide a pair, or a question about what is left out here; return its full name and the effect, in words.
 
-    Two wordings that are grouped as one lesson are a pair, too: it is parted by an answer.
+    Two wordings that are grouped as one lesson are a pair, too, which an answer parts.
 
     ``pair``: both ids, or unique beginnings of them, with a colon between; or the name of a question.
     ``choice``: one of ``ANSWERS``, or of ``ANSWERS_TO_LEFT_OUT``.
-    ``command``: the one that gave it, which ``fleet undo`` names where the answer leaves no run.
+    ``command``: the command that gave the answer; ``fleet undo`` names it if the answer leaves no run.
 
     Raises:
-        UsageError: there is no such answer to that.
+        UsageError: the pair or question has no such answer.
         NoError: there is no such pair.
     """
     if pair.partition(_SEPARATOR)[0] in (OWN, BULK):

@@ -50,8 +50,8 @@ _DAY_MS = 86_400_000
 class ReflectResult(NamedTuple):
     """Result of one reflection on a session, named by its host's id.
 
-    ``record``: as it is kept, or of a dry run would be; None where nothing was done, for the reason in ``why``.
-    ``stands``: the supported part of the reflection that stands, of this pass or an earlier one, and its run.
+    ``record``: the record of the pass, for a dry run as it would be; None if nothing was done: ``why`` has the reason.
+    ``stands``: the reflection that holds, of this pass or an earlier one, as far as the session supports it; its run.
     """
 
     session: str
@@ -264,7 +264,7 @@ def done(workspace: Workspace, agent: str, named: str) -> tuple[list[ReflectResu
 
 
 class _OneSession:
-    """Reflection of an agent on one session: there is a pass for each content of it."""
+    """Reflection of an agent on one session. A session that has grown since its last pass gets another pass."""
 
     def __init__(self, workspace: Workspace, agent: str, session: Session) -> None:
         self._workspace, self._agent, self._session = workspace, agent, session
@@ -338,22 +338,22 @@ class _OneSession:
         is_trusted = record.reflector == RULES
         return Writing(self._workspace, self._agent, self._session, stated, record.run, is_trusted=is_trusted)
 
-    def _standing(self, of: Pass) -> tuple[Reflection | None, str]:
-        """Return the reflection of an earlier pass, as far as the session supports it, and its run; None for none."""
-        stated = reflection.parse(of.record.raw, ()).reflection
-        if of.undone or of.record.outcome == "skipped" or stated is None:
+    def _standing(self, last: Pass) -> tuple[Reflection | None, str]:
+        """Return the reflection of an earlier pass, as far as the session supports it, and its run; or None."""
+        stated = reflection.parse(last.record.raw, ()).reflection
+        if last.undone or last.record.outcome == "skipped" or stated is None:
             return None, ""
-        return self._writing(stated, of.record).plan().reflection, of.record.run
+        return self._writing(stated, last.record).plan().reflection, last.record.run
 
     def _run_id(self) -> str:
-        """Return the id of a new pass, which no other agent's has, and no pass that ran or may have been paid for."""
+        """Return the id of a new pass, unlike those of other agents, of passes that ran, and of reserved ones."""
         own = blake2b(self._agent.encode(), digest_size=3).hexdigest()
         begun = {each.run for each in self._lines if each.line in (RAN, RESERVED) and self._key in each.run}
         day = self._workspace.wall()[:10].replace("-", "")
         return f"{KIND}-{day}-{self._key}{own}{f'-{len(begun) + 1}' if begun else ''}"
 
     def _interrupted_answer(self) -> Record | None:
-        """Return the answer on record to this very content whose pass a crash ended; None for none."""
+        """Return the recorded answer to this very content if a crash ended its pass, else None."""
         ended = {each.run for each in self._lines if each.line == RAN}
         answers = (each for each in reversed(self._lines) if each.line == SETTLED and each.raw)
         return next((each for each in answers if self._key in each.run and each.run not in ended), None)
@@ -410,7 +410,7 @@ def _done_already(passes: Sequence[Pass], reflector: str, *, by_hand: bool) -> s
     if not passes:
         return ""
     last, undone = passes[-1].record, passes[-1].undone
-    is_other = last.reflector == RULES != reflector  # chosen, or agreed to, since then
+    is_other = last.reflector == RULES != reflector  # a model was chosen, or agreed to, since then
     if by_hand and (undone or last.outcome == "skipped" or is_other):
         return ""
     return f"this session was reflected on already, as {last.run}{', which was undone' if undone else ''}"
@@ -422,8 +422,8 @@ def _done_already(passes: Sequence[Pass], reflector: str, *, by_hand: bool) -> s
 def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) -> list[ReflectResult]:
     """Reflect on the sessions that ended here, or on one of them, and log each; a failing one hinders no other.
 
-    A guest's wait until an agent is named, and are the default agent's then, as the guest's log is. A dry run plans
-    them, each at its maximal cost.
+    A guest's sessions wait until an agent is named, and are then the default agent's, like the guest's log. A dry run
+    plans the passes, each at its maximal cost.
     """
     choice = Choice(workspace)
     settings = choice.settings
@@ -449,7 +449,7 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
                     result = choice.deferred(session)
             results.append(result)
             if not dry_run and not result.is_deferred:
-                # Nobody else may: the host may never report its end, or report it when there is nothing new to read.
+                # Logged now, since the host may never report the end, or only when there is nothing new to read.
                 consolidating.close_session(workspace, whose, session, *result.stands, only_log=True)
                 folder.forget_heard(session)
         except FleetError as why:
@@ -466,7 +466,7 @@ def _due(workspace: Workspace, folder: LocalFolder, idle_ms: float, only: str) -
     named = [each for each in heard if each.session == only]
     for each in named or folder.due(idle_ms):
         yield each.session, each.agent, each.path, False
-    known = {each.session for each in heard}  # their end is still to come, or they are due for that
+    known = {each.session for each in heard}  # the host will report their end, or has done so: they are due above
     for agent in [] if named else workspace.agents_here():
         for record in Records(workspace, agent).interrupted():
             if record.session not in known:
@@ -474,7 +474,7 @@ def _due(workspace: Workspace, folder: LocalFolder, idle_ms: float, only: str) -
 
 
 def _forget(workspace: Workspace, agent: str, session: str) -> list[ReflectResult]:
-    """Forget a session whose transcript is gone; return what is on record of it, where it was deferred."""
+    """Forget a session whose transcript is gone; return a result for it if its reflection was deferred."""
     LocalFolder(os.fspath(workspace.root)).forget_heard(session)
     deferred = [each for each in Records(workspace, agent).deferred() if each.session == session]
     gone = {"line": RAN, "at": "", "outcome": "skipped", "usd": 0.0, "why": "its transcript is gone"}
@@ -506,7 +506,7 @@ def transcript_of(workspace: Workspace, session: str = "") -> Path:
 
 
 def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path] = ()) -> _History:
-    """Return the sessions of so many days that a pass by hand would reflect on; by default of all transcripts here."""
+    """Return the sessions of the last days that a pass by hand would reflect on: of ``paths``, else of this project."""
     root, since_ms = os.fspath(workspace.root), workspace.world.wall_ms() - days * _DAY_MS
     choice, passes = Choice(workspace), Records(workspace, agent).passes()
     waiting, troubles, reflected = list[_PastSession](), list[str](), 0
@@ -517,7 +517,7 @@ def history(workspace: Workspace, agent: str, days: float, paths: Sequence[Path]
         if not session.events or (dates.to_ms(last) or since_ms) < since_ms:
             continue
         mine = [each for each in passes if _key(session) in each.record.run]
-        is_undone = bool(mine) and mine[-1].undone  # only a command that names the session brings that back
+        is_undone = bool(mine) and mine[-1].undone  # only a command that names the session repeats an undone pass
         if is_undone or _done_already(mine, choice.reflector, by_hand=True):
             reflected += 1
         else:
@@ -542,7 +542,7 @@ def reflect_all(workspace: Workspace, agent: str, waiting: Iterable[_PastSession
 def cited_lines(record: Record) -> list[tuple[int, str]]:
     """Return the numbered lines of a transcript that a pass drew from, screened; none where it is gone.
 
-    They are those that have the quotations of its lessons now: a transcript may have been written anew.
+    The lines are searched for by the quotations of its lessons, since a transcript may have been rewritten.
     """
     texts = _texts(sessions.read(Path(record.transcript).expanduser())) if record.drawn else {}
     answer = reflection.parse(record.raw, ()).reflection
@@ -565,7 +565,7 @@ def _quoted_lines(texts: Mapping[int, str], lessons: Iterable[Lesson]) -> list[i
     lines = set[int]()
     for lesson in lessons:
         quote, named = one_line(lesson.quote).casefold().removesuffix("…").strip(), texts.get(lesson.line, "")
-        # The rules quote what was screened.
+        # The rules quote the screened text, which may differ from that of the transcript.
         if quote and quote in one_line(f"{named}\n{screen(named, home=str(Path.home())).text}").casefold():
             lines.add(lesson.line)
         elif quote:

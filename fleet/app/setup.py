@@ -95,7 +95,7 @@ def join(
 
 
 def _on_another_remote(before: str, after: str) -> str:
-    """Return what another remote means for what is here."""
+    """Return a note on what becomes of the lines here if they are shared through another remote."""
     old, new = Address(before).redacted, Address(after).redacted
     return (
         f"the next `fleet sync` sends {new} all that is here, what came from {old} too; and what comes from {new} "
@@ -208,7 +208,7 @@ _CHECKS: dict[str, Callable[[str], object]] = {
         lambda url: consent.Endpoint(url).check(),
     ),
 }
-"""Further checks of settings; "" passes each but that of the branch: it is the default."""
+"""Further checks of settings. An empty text, which means the default, passes each of them but that of the branch."""
 
 
 def _with_values(text: str, values: Mapping[str, Any]) -> str:
@@ -257,7 +257,7 @@ def _make_ephemeral(workspace: Workspace, agent: str, messages: list[str]) -> No
 
 
 def _agent_to_add(workspace: Workspace, named: str) -> str:
-    """Return the agent that joins; raise ``UsageError`` where none is named, and the register has one of elsewhere."""
+    """Return the agent that joins; raise ``UsageError`` if none is named, and the register's was named elsewhere."""
     is_another = bool(workspace.replicas().default_agent)
     return workspace.agent(named or workspace.default_agent() or ("" if is_another else "agent"))
 
@@ -280,7 +280,7 @@ def _add_agent(workspace: Workspace, agent: str, messages: list[str]) -> None:
             messages.append(f"{how}; the default agent stays {default}")
         messages.append(f"{agent} writes as {writer.name}")
     Findings(workspace, agent).take_waiting()
-    with suppress(FleetError):  # what a guest logged: the next command counts it, too
+    with suppress(FleetError):  # what a guest logged: if this fails, the next command counts it
         reconcile_all(workspace)
 
 

@@ -69,7 +69,7 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
         remote: the remote, for people; "" for none.
         why: the reason why nothing was exchanged; "" where something was.
         withheld: lines that the gate kept here.
-        held: records with an edit stamped beyond the cut.
+        held: records with an edit whose stamp lies too far in the future.
         held_before, refused_before: those of them that an earlier sync has reported.
         carried: lines of newer versions.
         refused: lines that could not be read.
@@ -77,7 +77,7 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
         skipped: files of the remote's that were not read: links, or too large.
         put_back: files here that lacked lines of the clan's tree, and have them again.
         left_out: lessons of which a part is left out here until a person decides.
-        purged: lessons that one other writer purged of words, many at once, or any in a name of this folder.
+        purged: lessons that another writer purged: if one writer purged many, or if it did so in a name of this folder.
         review: a line for each kind of question that waits for ``fleet review``.
     """
 
@@ -114,7 +114,7 @@ class SyncResult(msgspec.Struct, frozen=True, kw_only=True):
 def sync(workspace: Workspace, agent: str, *, yes: bool = False, compact: bool = False) -> SyncResult:
     """Exchange lines with the clan, or, without a remote, bring the files here up to date.
 
-    ``yes``: a person agrees to the remote; without, ``ConsentNeededError`` is raised where nobody did.
+    ``yes``: a person agrees to the remote; without it, ``ConsentNeededError`` is raised if nobody here has agreed.
     ``compact``: editions are written even if none is due, and shards lose the lines that they cover.
     """
     _ensure_replica(workspace, agent)
@@ -248,7 +248,7 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
         _purge_received_secrets(workspace)
 
     def inspect(fetched: list[Line], before: Callable[[str], Line | None] | None) -> None:
-        for agent in workspace.agents_here():  # what a copy of this folder counted of the same log is not foreign
+        for agent in workspace.agents_here():  # first: else what a copy of this folder counted would seem foreign
             counting.reconcile(workspace.writer(agent))
         follow_marks(workspace, fetched)
         restore.give_up_names(workspace, fetched, before)
@@ -296,7 +296,7 @@ def _take_logs(workspace: Workspace) -> None:
 
 
 def _purge_received_secrets(workspace: Workspace) -> None:
-    """Purge certain secrets that changed lessons of the branch carry raw, for everybody, and warn of them.
+    """Purge, for everybody, what is certainly a secret in the changed lessons of the branch, and warn of it.
 
     The next sync continues where this one stopped.
     """
@@ -326,9 +326,9 @@ def _warn_of_secrets(workspace: Workspace, kinds_of: Mapping[str, Iterable[str]]
 
 
 def _warn_of_news(workspace: Workspace) -> None:
-    """Warn a person, who gave a command, of what is told once: a hook's warnings go to a log that nobody reads."""
+    """Give a person the warnings that are given once. A hook does not: its warnings go to a log that nobody reads."""
     if purged := workspace.trust.purged(forget=True):
-        starting.forget(workspace)  # it names them, too
+        starting.forget(workspace)  # the cached start has the same warnings
         workspace.warnings += workspace.trust.purge_sentences(purged, workspace.mine())
     _warn_of_purged_words(workspace)
     if overruled := Weighing(workspace).overruled(forget=True):
@@ -349,7 +349,7 @@ def _warn_of_news(workspace: Workspace) -> None:
 
 
 def _warn_of_purged_words(workspace: Workspace) -> None:
-    """Warn once of the places here that still have the words of a lesson which others purged: a log is its owner's."""
+    """Warn once of the places here, such as a log, that still have the words of a lesson that others purged."""
     if workspace.is_read_only:
         return
     known, purged = workspace.state.get(_PURGED).split(), workspace.db.purged_ids()
@@ -357,7 +357,7 @@ def _warn_of_purged_words(workspace: Workspace) -> None:
         marked = {writer for writer, _ in (workspace.patterns.line(lesson.id) or Line(lesson.id)).marks("purge")}
         is_of_others = lesson.value("text") != REDACTED and marked.isdisjoint(lesson.mine)
         if lesson.retired_by in lesson.mine or is_of_others:
-            continue  # who purged was shown them, and of a secret that others told nothing is in the logs here
+            continue  # a purge made here has named its places, and a secret of others is in no log here
         if places := [f"{path}:{line}" if line else path for path, line in Purge(workspace).remains([lesson.id], ())]:
             workspace.warn(
                 f"{lesson.id} was purged by others, as a secret perhaps, and its words still stand on this machine: "
@@ -369,7 +369,7 @@ def _warn_of_purged_words(workspace: Workspace) -> None:
 
 
 def _warn_of_discovered_secrets(workspace: Workspace) -> None:
-    """Warn once of certain secrets that discoveries of the branch carry raw: their lines stay as they are."""
+    """Warn once of what is certainly a secret in discoveries of the branch, whose lines cannot be changed."""
     if workspace.is_read_only:
         return
     changed = workspace.discoveries.shared_behind(*_cursor(workspace, _SCREENED_FOUND), _SCREENED_MAX)
@@ -395,7 +395,7 @@ def _cursor(workspace: Workspace, key: str) -> tuple[int, int]:
 def _note_remote_answered(workspace: Workspace, **when: str) -> None:
     """Note that the remote answered. The first answer outdates the cached session start, which says that none came.
 
-    With it this machine has joined: what comes later is new.
+    With the first answer this machine has joined the clan: only what comes later is new to the person.
     """
     if starting.is_unasked(workspace):
         starting.forget(workspace)
@@ -447,7 +447,7 @@ def _reported_before(workspace: Workspace, refused: set[tuple[str, bytes]], *, i
     before = workspace.state.get(_REPORTED)
     if reported != before and not workspace.is_read_only:
         workspace.state.put(**{_REPORTED: reported})
-    known = {line.rpartition(" ")[2] for line in before.split("\n")}  # an earlier version wrote the path before
+    known = {line.rpartition(" ")[2] for line in before.split("\n")}  # an earlier version wrote a path before each id
     return sum(each in known for each in entries.values()), len(known.intersection(held))
 
 
@@ -540,7 +540,7 @@ class Membership:
         agreed = self._state.agreed(consent.REMOTE)
         if agreed != [consented]:
             if agreed:
-                self._forget_tree()  # it is another clan's; first, since a crash in between leaves the old consent
+                self._forget_tree()  # another clan's. First: a crash in between must leave the old consent
                 self._state.agree(consent.REMOTE_BEFORE, agreed[0], self._workspace.wall(), alone=True)
             self._workspace.agree_to_fields()
             if (share := self._workspace.config.share).fields:
@@ -551,7 +551,7 @@ class Membership:
         self.keep_login(url)
 
     def keep_login(self, url: str) -> None:
-        """Keep the login of an address on this machine alone, if it has one: it is no yes to that remote."""
+        """Keep the login of an address, if it has one, on this machine alone. This is no consent to that remote."""
         if (bare := Address(url).bare) != url:
             self._state.put(**{self._state.here(_LOGIN + bare): url})
 
@@ -599,8 +599,8 @@ class Membership:
     def leave(self) -> list[str]:
         """Forget the remote on this machine; return sentences on what was done, and how to come back.
 
-        Under the sync lock nothing is sent meanwhile. Cut short, it is done again. A ``fleet.toml`` in the project's
-        git names the remote for others as well, and is left alone.
+        Because of the sync lock nothing is sent meanwhile. After a crash it can be repeated. A ``fleet.toml`` in the
+        project's git names the remote for others as well, and is left alone.
         """
         share, shown = self._workspace.config.share, self._shown_to_leave()
         with self._workspace.lock("sync"):
@@ -621,7 +621,7 @@ class Membership:
         return [outcome, f"`fleet init --remote {quote(shown)}` comes back, and nothing counts twice", warning]
 
     def _shown_to_leave(self) -> str:
-        """Return the clan's remote as ``shown``, also where a crash kept a leave from taking it out of the file."""
+        """Return the clan's remote as ``shown``, also if a crash ended a leave before the file lost the remote."""
         share = self._workspace.config.share
         is_cut_short = share.remote and self._state.get(_LEFT) and not self._is_file_of_project()
         return Address(share.remote).redacted if is_cut_short else self.shown()

@@ -1,9 +1,9 @@
 """Use cases of background work: a sleep, and the work that hooks leave to a process of its own.
 
 A sleep is the upkeep of an agent's notes and logs, in phases, under one lock, as one run. Each phase reports what it
-read, what it changed, what it left and why; a failing one hinders no other. The phases' own runs are parts of the
-sleep's: ``fleet undo sleep-...`` takes back exactly those. After a crash at any point the next sleep finishes what is
-half written; what the interrupted one had done stays, as runs of their own.
+read, what it changed, what it left and why; the others run even if one fails. The runs of the phases are parts of the
+sleep's run: ``fleet undo sleep-...`` takes back exactly those. After a crash at any point the next sleep finishes what
+is half written; what the interrupted one had finished stays, as separate runs.
 """
 
 import json
@@ -87,7 +87,7 @@ class Slept(NamedTuple):
 
     @property
     def has_changed(self) -> bool:
-        """True where it changed or proposed anything; what only renders what is known is no change."""
+        """True if the sleep changed or proposed anything; the phases that only render do not count."""
         return any(each.changed or each.pending for each in self.phases if each.name not in _UNSHOWN)
 
 
@@ -103,7 +103,7 @@ def sleep(workspace: Workspace, agent: str, *, dry_run: bool = False, only: Sequ
     chosen = {name: act for name, act in PHASES.items() if name in (only or PHASES)}
     if dry_run:
         return Slept("", tuple(_run_phase(name, act, workspace, agent, dry_run=True) for name, act in chosen.items()))
-    # From before the phases: what comes while they run is the next sleep's, which also looks at what this one changed.
+    # Taken before the phases, so that the next sleep looks at what comes while they run, and at what they changed.
     before = "" if only else _fingerprint(workspace, agent)
     if before and workspace.state.get(f"{_IDLE}.{agent}") == before:
         return Slept("", ())
@@ -327,7 +327,7 @@ def make_ready(call: Call) -> str:
 
 
 def end_session(call: Call) -> str:
-    """Settle, promote, and sync when somebody here has agreed to a remote; return a line for the log."""
+    """Reflect on the session, log it, promote, and sync with an agreed remote; return a line for the log."""
     with call.guarded("old sessions are still remembered"):
         LocalFolder(call.root).prune()
     if call.agent == GUEST:
@@ -358,7 +358,7 @@ def _note_promoted(call: Call, texts: Iterable[str]) -> None:
 
 
 def _close_session(call: Call) -> None:
-    """Log what the session did, where no reflection has; suggest, promote and consolidate what recurs."""
+    """Log what the session did, unless a reflection has done so; suggest, promote and consolidate what recurs."""
     with call.guarded("what this session did is in no daily log"), opened(call) as workspace:
         if summary := consolidating.close_session(workspace, call.agent, call.session).summary():
             call.log(summary)

@@ -54,7 +54,7 @@ _OF_VERSION_1 = (
 _ARRIVED_MAX = 2_000
 """Limit of the new lessons that are considered: many, so that a flood of one writer's does not hide those of others."""
 _LOOKED_AT = 10
-"""So many times as many discoveries are looked at as are shown where one author wrote most of the newest."""
+"""Factor of discoveries that are read for those that are shown: one author may have written most of the newest."""
 _MOMENTS_MAX = 20
 """Limit of the changed files, and of the failed commands, for which relevant lessons are looked up."""
 _GIT_S = 0.5
@@ -64,7 +64,7 @@ _PEOPLE_CHARS = 600
 _CHECK_MS = 7 * 86_400_000
 """Time after its date for which a check is shown."""
 _COUNT_S = 0.3
-"""Time that a start waits for a log in which something was written by hand: the next command counts it, too."""
+"""Limit for counting a log in which somebody wrote by hand, seconds: the next command counts it, too."""
 _TIDY_S = 2.0
 """Time that a session's start waits for the lock of the memory: a retired lesson is not shown in any case."""
 
@@ -84,7 +84,7 @@ class SessionStart:
         self._exposures = Exposures(workspace.state)
 
     def text(self, session: str = "") -> str:
-        """Return the text; note that it was shown, and in a named session what: another may only look at it."""
+        """Return the text, and note that it was shown; in a named session, also note which lessons were shown."""
         start = self.cached() or self.make(may_tidy=True)
         with suppress(FleetError):  # in a read-only workspace
             self._workspace.state.put(started=self._workspace.wall())
@@ -97,18 +97,18 @@ class SessionStart:
         return "\n\n".join(filter(None, [start.text, question]))
 
     def cached(self) -> Start | None:
-        """Return the cached text; None for none that is up to date with all that was written."""
+        """Return the cached text if it is up to date with all that was written, else None."""
         generation = str(self._workspace.patterns.generation)
         return self._ready.start() if self._ready.generation() == generation else None
 
     def make(self, *, may_tidy: bool = False, seen: Sequence[str] = (), sessions: Sequence[str] = ()) -> Start:
-        """Return the text, made anew and cached. Lessons that the clan retired are not in it.
+        """Build, cache and return the text. Lessons that the clan retired are not in it.
 
         ``may_tidy``: the logs may be counted first, and what the clan retired may be taken out of the memory.
         ``seen``: the generation from which on a lesson is new, and the ids of earlier news that had no room then; none:
             what the agent was shown last.
-        ``sessions``: whose contexts are lost, after a compaction or a clear: what they were shown is new again. The
-            text is not cached then.
+        ``sessions``: sessions whose contexts were lost by a compaction or a clear: what they were shown is new again.
+            With them, the text is not cached.
         """
         workspace = self._workspace
         if may_tidy and not workspace.is_read_only:
@@ -188,7 +188,7 @@ class SessionStart:
         return f"fleet: nothing is shared until {name} is mended: {problems}"
 
     def _unasked(self) -> str:
-        """Return why what the clan knows is not here, and who can change that; "" where its remote was asked."""
+        """Return why lessons of the clan are missing here, and who can change that; "" if none are missing."""
         if self._workspace.is_of_version_1:
             return _OF_VERSION_1
         if not is_unasked(self._workspace):
@@ -208,7 +208,7 @@ class SessionStart:
         return []
 
     def at_once(self) -> Start:
-        """Return a text without the clan's lessons: the memory and how many lessons are due for it, by small files."""
+        """Return a text without the clan's lessons, made of small files: the memory, and how many are due for it."""
         workspace = self._workspace
         text = session_context(
             agent=self._agent,
@@ -229,7 +229,7 @@ class SessionStart:
         return "\n\n".join(filter(None, parts))
 
     def _own(self, name: str) -> bytes:
-        """Return a file of the agent's own; b"" for a guest: no memory is kept of one, so a repository brought it."""
+        """Return a file of the agent's own; b"" for a guest, who has none: a repository must have brought it."""
         is_guest = self._workspace.is_guest(self._agent)
         return b"" if is_guest else self._workspace.files.read(self._workspace.home(self._agent) / name)
 
@@ -240,7 +240,7 @@ class SessionStart:
         span = (f"{each[:19]}Z" for each in (now, clock.shifted(now, -_CHECK_MS)))
         lines += memory_md.Checks(self._own(memory_md.CHECKS)).due(*span)
         lines += self._due()
-        pending = Inbox(workspace, agent).count(with_mirrored=False)  # each of those is named here by itself
+        pending = Inbox(workspace, agent).count(with_mirrored=False)  # mirrored items have lines of their own here
         lines += [pending.summary()] if pending.number else []
         if gone := len(Inbox(workspace, agent).dropped()):
             lines.append(f"{counted(gone, 'draft')} dropped, since nobody decided in time: fleet inbox")
@@ -266,19 +266,19 @@ class _Lessons:
         self.contested = self._contested()
 
     def _contested(self) -> set[str]:
-        """Return the lessons that contradict each other, but for those of the agent's that only others contradict."""
+        """Return the lessons that contradict each other, except the agent's own that contradict none of its own."""
         pairs = [pair.ids for pair in self.compared.opposed]
         ids = {each for pair in pairs for each in pair}
         own = {each.id for each in self._workspace.patterns.some([*ids]) if each.seen_by(self._agent)}
         return {each for pair in pairs for each in pair if each not in own or own.issuperset(pair)}
 
     def grouped(self, lessons: Iterable[Pattern]) -> list[Wordings]:
-        """Return lessons with each cluster as one; a wording at rest speaks for none."""
+        """Return lessons with each cluster as one. A wording that rests does not represent its cluster."""
         lookup = self._workspace.patterns.lesson
         return self.compared.grouped(lessons, lambda one: None if one in self._at_rest else lookup(one))
 
     def number(self, remembered: Collection[str]) -> int:
-        """Return the number of lessons outside of the memory; one in several wordings, or of two stores, is one."""
+        """Return the number of lessons outside of the memory. One in several wordings or stores counts once."""
         clan, *private = self.stores
         shared = [each.id for store in private for each in clan.some(store.beginning("p-")) if each.is_listed]
         known = {each.id for store in self.stores for each in store.some([*remembered]) if each.is_listed}
@@ -287,7 +287,7 @@ class _Lessons:
         return sum(store.count() for store in self.stores) - len(known) - twice
 
     def news(self, since: int, left: Sequence[str], known: Iterable[str]) -> list[Pattern]:
-        """Return the lessons added since a generation, then those that had no room before; none of a known wording."""
+        """Return the lessons added since a generation, then those that had no room before; none of a known cluster."""
         kept_out = {member for each in known for member in self.compared.of(each)} | self.contested
         patterns = self._workspace.patterns
         earlier = [each for each in patterns.lessons_of(left).values() if each.state != "retired"]
@@ -322,7 +322,7 @@ class _Lessons:
         return ids
 
     def _about_branch(self) -> list[Pattern]:
-        """Return the lessons that the name of the checked-out branch is about, as a prompt of its words would be."""
+        """Return the lessons about the name of the checked-out branch, which is searched for like a prompt."""
         root = self._workspace.root
         head = homes.read(os.fspath(root / ".git/HEAD"), _HEAD_BYTES_MAX).decode("utf-8", "replace")
         found = [hit.id for hit in relevant(root, self._agent, head.removeprefix("ref: refs/heads/"), _BRANCH_S)]
@@ -331,10 +331,10 @@ class _Lessons:
 
 
 def _triggered(stores: Sequence[Patterns]) -> list[_Triggered]:
-    """Return the lessons that have a trigger, each with it: those logged here and those of others in turns.
+    """Return lessons and their triggers; those logged here and those of others alternate.
 
-    So a flood of others' lessons crowds out none that was logged here. Of both, those with a trigger of their own come
-    before those whose words name a step, and then the best-evidenced.
+    So a flood of others' lessons cannot crowd out those logged here. On each side, lessons with a trigger of their own
+    come before those whose words name a step, and among these the best-evidenced come first.
     """
     halves = []
     for is_own in (True, False):
@@ -349,8 +349,8 @@ def _trigger_table(
 ) -> list[list[str]]:
     """Return ``[id, trigger, row]`` of the lessons that have a trigger, each row fit to show.
 
-    ``against``: by the id of a lesson the ids of those that contradict it. That is said in its row, and in a row
-    without a trigger, which no step is due for: a prompt that a lesson is about reads it there.
+    ``against``: ids of the contradicting lessons, by a lesson's id. The lesson's row names them. A further row without
+    a trigger names them, too: no step matches it, and ``fleet hook`` reads it when a prompt is about the lesson.
     """
     remarks = {each: f" [contradicted by {', '.join(ids)}: ask a person which holds]" for each, ids in against.items()}
     fit = islice(((each, trigger) for each, trigger in table if triggers.parse(trigger)), triggers.TABLE_MAX)
@@ -370,7 +370,7 @@ def _authors(workspace: Workspace, lessons: Sequence[Pattern]) -> dict[str, str]
 
 
 def _fairly(items: Iterable[_Item], by: Mapping[str, str], count: int) -> list[_Item]:
-    """Return so many of these, first at most a third of the number of each author elsewhere; ``by``: author by id."""
+    """Return ``count`` items: first at most a third of each author elsewhere, then the rest. ``by``: author by id."""
     taken, share, rest = Counter[str](), list[_Item](), list[_Item]()
     for item in items:
         taken.update([by[item.id]] if item.id in by else [])
@@ -382,7 +382,7 @@ def _fairly(items: Iterable[_Item], by: Mapping[str, str], count: int) -> list[_
 def _newest_fairly(workspace: Workspace) -> tuple[list[Discovery], dict[str, str]]:
     """Return the newest discoveries, and their authors elsewhere by id.
 
-    The author of a discovery is a claim: replicas that nobody is known to have pushed lessons as are one author.
+    A discovery only claims its author, so all replicas whose lessons nobody is known to have pushed are one author.
     """
     groups, mine = evidence.Witnesses(workspace).last_groups(), workspace.mine()
     count = workspace.config.recall.discoveries
@@ -506,9 +506,9 @@ class Guards:
         return is_due
 
     def _set(self, pattern: str, decision: str) -> None:
-        """Store the decision on a lesson, "" for none, in place of any other, and cache the table anew."""
+        """Store the decision on a lesson, or "" for none, in place of any other, and cache the table of guards."""
         state = self._workspace.state
-        if decision:  # first: between the two, the newest counts
+        if decision:  # stored first, since until the others are gone the newest counts
             state.agree(_GUARD, decision, self._workspace.wall())
         for raw in [raw for raw, each in self._decisions() if each.id == pattern and raw != decision]:
             state.disagree(_GUARD, raw)

@@ -66,7 +66,7 @@ class TidyResult(NamedTuple):
 
     def question(self, agent: str) -> inbox.Item:
         """Return the plan as a person is asked about it."""
-        # Not the reason of a change, as that a note is 90 days old: it differs each day.
+        # Without the reasons of the changes, such as a note's age in days, which differs each day.
         changes = [repr((each[:-1], self.plan.texts.get(each.id))) for each in self.plan.changes]
         title = f"Tidying would change {self.plan.notes_changed:,} of {self.total:,} notes of {agent}"
         command = "fleet tidy --mode always --dry-run --json"
@@ -160,7 +160,7 @@ class _Notebook:
         )
 
     def carry_out(self, confirm: Callable[[inbox.Item], object] | None, *, dry_run: bool) -> TidyResult:
-        """Apply the plan as a run, or only make it; where the memory was edited meanwhile, that of a new notebook."""
+        """Apply the plan as a run, or only make it. If the memory was edited meanwhile, the notebook is read again."""
         workspace, agent, notebook = self._workspace, self._agent, self
         tidied, draft = TidyResult(Plan(ReflectionReport())), Draft()
 
@@ -267,7 +267,7 @@ def _merged(own: Pattern | None) -> tuple[str, ...]:
 
 
 def _written_lines(workspace: Workspace, agent: str, data: bytes) -> list[tuple[int, re.Match[str]]]:
-    """Return the notes of a memory that a run of fleet's wrote, each by its row: other lines are a person's."""
+    """Return the row numbers and notes of a memory that runs of fleet wrote; all other lines are a person's."""
     rows = data.decode("utf-8", "surrogateescape").split("\n")
     dated = [(number, match) for number, row in enumerate(rows) if (match := _NOTE.fullmatch(row.rstrip("\r")))]
     if not dated:  # of hundreds of runs none need be read
@@ -302,7 +302,7 @@ def _draft(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) ->
     fields: list[Field] = []
     for change in (each for each in plan.changes if each.id not in notebook.lines):
         own, before = notebook.own.get(change.id), change.before
-        if change.field == STAGE:  # the note's may be computed
+        if change.field == STAGE:  # the note's stage may be computed, and an undo needs the stored one
             before = own.value(STAGE) if own is not None else None
         fields.append(Field(change.id, change.field, before or None, change.after))
     pages = _memory_edits(workspace, agent, notebook, plan)
@@ -310,7 +310,7 @@ def _draft(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) ->
 
 
 def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: Plan) -> list[Edit]:
-    """Return the edits of ``memory.md`` and its archive: an older note that says the same moves there as it stands."""
+    """Return the edits of ``memory.md`` and its archive. A note that a newer one repeats moves there unchanged."""
     rows = notebook.memory.decode("utf-8", "surrogateescape").split("\n")
     archived: list[str] = []
     for change in (each for each in plan.changes if each.id in notebook.lines):
@@ -328,7 +328,7 @@ def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: P
 
 
 def _write(workspace: Workspace, agent: str, fields: Sequence[Field]) -> None:
-    """Write the lines of a run: stages beside the private lessons, words where their lesson is kept."""
+    """Write the fields of a run: stages into the agent's private file, words into the file of their lesson."""
     private = (STAGE, MERGED_FROM)
     with workspace.writing(agent) as writer:
         writer.set_own([(each.id, each.name, each.after) for each in fields if each.name in private])
@@ -410,7 +410,7 @@ def _fact(name: str, page: str) -> Iterator[Proposal]:
     paragraphs = [" ".join(each.split()) for each in re.split(r"\n\s*\n|\n(?=\*\*(?:Why|How))", page[len(front) :])]
     why = next((match[1] for each in paragraphs if (match := re.match(r"\*\*Why:?\*\*:? *(.+)", each))), "")
     first = next((each for each in paragraphs if each and not each.startswith(("#", "**Why", "**How"))), "")
-    # The host is to put the rule first in the body; the description often is one, too, or else some words about it.
+    # The first paragraph should be the rule. The description often is one, too, but may be a few words about it.
     rule = fields.get("description", "")
     if not rule or (rule.isascii() and len(rule.split()) < _RULE_WORDS_MIN <= len(first.split())):
         rule = first

@@ -43,7 +43,7 @@ _PRIVATE = frozenset({STAGE, MERGED_FROM})
 
 
 class Undone(NamedTuple):
-    """Outcome of an undo: files with their old bytes or with what was written since, what stays, and what changed."""
+    """Outcome of an undo: files with their old bytes, files that keep later changes, and what stayed and was done."""
 
     run: Run
     undone_by: str
@@ -77,9 +77,9 @@ class History:
     def last_command(self, agent: str = "") -> Run:
         """Return the last command on this machine that can be undone, decisions included; raise ``NoError`` for none.
 
-        ``agent``: the last one of this agent; of several that work in one folder each takes back its own.
+        ``agent``: name of an agent whose last command it is, "" for the last command of any agent.
 
-        A repository may bring runs along, and an undo writes what is in them: only their ids name those.
+        Only an id names a run of another machine: a repository may have brought it, and an undo writes its content.
         """
         workspace = self._workspace
         finish(workspace)
@@ -151,7 +151,7 @@ def _pending(workspace: Workspace) -> str:
 
 @contextmanager
 def _pending_until_done(workspace: Workspace, run_id: str) -> Iterator[None]:
-    """Note whose undo begins, until it is done or turns out to be impossible; each step of it can be repeated."""
+    """Note the run whose undo begins, until that is done or proves impossible. Each step of it can be repeated."""
     key = workspace.state.here(_PENDING)
     workspace.state.put(**{key: run_id})
     try:
@@ -236,7 +236,7 @@ class _Undoing:
     # --- occurrences
 
     def _mark_entry(self, field: Field) -> None:
-        """Mark an entry of the log as undone, or as valid again. It stays there, and no longer counts, or counts."""
+        """Mark an entry of the log as undone, so that it does not count, or as valid again. It stays in the log."""
         is_marked = CountedLog(self._workspace, self._agent).mark(field.id, is_undone=not field.after)
         signals = Signals(self._workspace.files, self._agent, self._workspace.wall)
         if field.after and (pending := signals.copy_of(field.id)):
@@ -258,7 +258,7 @@ class _Undoing:
                 part, _, digits = str(field.after or field.before).partition(" ")
                 line = self._workspace.record(self._agent, field.id) or Line(field.id)
                 own = [name for name in line.by_writer() if names.agent_of(name) == self._agent]
-                # A copy of this folder may have imported the same since, under another name. Earlier runs name none.
+                # A copy of this folder may have imported the same, as another replica. Earlier versions noted none.
                 own = [name for name in own if (name.endswith(f".{digits}") if digits else name in mine)]
                 deltas += [edits.undo_part(line, name, part, is_undone=not field.after) for name in own]
             writer.write(deltas)
@@ -302,7 +302,7 @@ class _Undoing:
         starting.Guards(self._workspace).make_ready()
 
     def _only_counted(self, inverse: Run) -> dict[str, bool]:
-        """Return the lessons of which the run only counted an occurrence: whether that counts again."""
+        """Return for each lesson of which the run only counted an occurrence whether that counts again."""
         again = {field.id for field in self._run.fields if field.name == "seen" and _seen_before(field)}
         again -= {*inverse.retired, *inverse.lessons}
         counts = {str(each.after or each.before): bool(each.after) for each in inverse.fields if each.name == "entry"}
@@ -367,7 +367,7 @@ class _Undoing:
         if canonical(value or "") == canonical(field.after or ""):
             return False
         name = f"{field.id}: {names.LABELS.get(field.name, field.name)}"
-        # A purge redacts runs, too: of a field that was purged the redaction looks like what the run had set.
+        # A purge redacts runs, too, so that a purged field looks as if it still had the run's value.
         is_purged = REDACTED.encode() in canonical(value or "")
         is_unchanged = canonical(value or "") == canonical(field.before or "") and not is_purged
         if is_unchanged:
@@ -440,5 +440,5 @@ def _seen_before(field: Field) -> int:
 
 
 def _value(field: Field, current: object) -> object:
-    """Return the value that a field is set back to: for none, an empty list where it is a list, else an empty text."""
+    """Return the value that a field is set back to. If it had none: an empty list for a list, else an empty text."""
     return field.after if field.after is not None else [] if isinstance(current, list) else ""

@@ -1,4 +1,4 @@
-"""Writers of a reflection: its plan, and the plan applied. Each writer fails alone.
+"""Writers of a reflection: each plans its part, and the plan is applied. If one fails, the others still write.
 
 In order: lessons, memory notes, a skill draft, observations of the persona, the user model, the next check. A
 statement that the session does not support waits in the inbox. What was written for a session is not written again.
@@ -70,7 +70,7 @@ class Plan(msgspec.Struct):
 
 
 class Writing:
-    """Writing of one reflection.
+    """Writers of one reflection, with what they share.
 
     ``run``: id of the pass; its edits of files are one run.
     ``is_trusted``: the rules made it, which invent nothing.
@@ -98,11 +98,11 @@ class Writing:
         return plan
 
     def _supported(self, kept: Sequence[str]) -> Reflection:
-        """Return the reflection with only these lessons and notes, and without words that speak for another one."""
+        """Return the reflection with only the ``kept`` lessons and notes, and without summaries that repeat others."""
         whole = self._reflection
-        held = [each.text for each in whole.lessons if each.text not in kept]
+        dropped = [each.text for each in whole.lessons if each.text not in kept]
         worked, failed = (
-            None if not text or self._doubt_of_note(text) or any(each in text for each in held) else text
+            None if not text or self._doubt_of_note(text) or any(each in text for each in dropped) else text
             for text in (whole.what_worked, whole.what_didnt)
         )
         lessons = tuple(each for each in whole.lessons if each.text in kept)
@@ -155,7 +155,7 @@ class Writing:
         return replace(writer, ids=(*writer.ids, *new), count=count, skipped=(*writer.skipped, *old))
 
     def _apply(self, plan: Plan, firsts: list[str], fields: list[Field], lessons: Written) -> Plan:
-        """Apply the edits of files as one run, with what each writer wrote; return the plan that it was made of."""
+        """Apply the edits of files as one run, with each writer's account; return the plan that the run carries out."""
         plans, summary = chain([plan], iter(self.plan, None)), f"reflected on session {self._session.id[:60]}"
 
         def planned() -> Draft | None:
@@ -224,7 +224,7 @@ class Writing:
         return self._item("candidate", title, evidence=tuple(evidence), weight=weight, diff=f"+ {added}", body=body)
 
     def _left_by_a_crash(self, entries: Iterable[Entry], key: str) -> corrections_md.Record | None:
-        """Return the record of an entry that a pass logged, if no run has it, which could not be undone then."""
+        """Return the record of an entry that a crashed pass logged and no run has, so that no undo would find it."""
         record = next((each.record for each in entries if each.record is not None and key in each.source), None)
         runs = Runs(self._workspace).listed() if record is not None else []
         recorded = {field.id for run in runs for field in run.fields if field.name == "entry"}

@@ -41,7 +41,7 @@ def _sync(
 
 
 def _synced(workspace: Workspace, agent: str, *, yes: bool, compact: bool = False) -> SyncResult:
-    """Sync; where nobody has agreed to the remote yet, ask a person and do it again."""
+    """Sync; if nobody has agreed to the remote yet, ask a person, and sync again."""
     try:
         with output.progress("Syncing"):
             return sharing.sync(workspace, agent, yes=yes, compact=compact)
@@ -54,7 +54,7 @@ def _synced(workspace: Workspace, agent: str, *, yes: bool, compact: bool = Fals
 
 
 def _is_paused(workspace: Workspace, verb: str) -> bool:
-    """Return whether sharing is paused here, and show it: the command did nothing."""
+    """Return whether sharing is paused here; if so, show that the command did nothing."""
     paused = workspace.state.paused(workspace.wall())
     if paused:
         text = f"not {verb}: sharing is paused {paused}. Everything is kept here; `fleet resume` ends the pause"

@@ -23,7 +23,7 @@ from fleet.text import tables
 EXIT_INTERRUPTED = 130
 _EXIT_UNAVAILABLE = 5
 ALL = "fleet.all"
-"""The key in a context's ``meta`` for a group whose commands are asked for, or "all"; else the first screen is."""
+"""Key in a context's ``meta`` of the group whose commands are to be listed, or "all"; "" for the first screen."""
 
 _DATA = Path(__file__).with_name("data")
 
@@ -38,7 +38,7 @@ _ONLY_SHOW = ("dry_run", "check", "listed", "proposed", "plugin_dir")
 
 
 def _choose(ctx: Any, option: Any, value: Any) -> None:
-    """Note the value of an option; where a command has none, that of the same option before the command stays."""
+    """Store the value of an option. If it is not given behind the command, its value from before the command stays."""
     setattr(chosen, option.name, value or (getattr(chosen, option.name) if ctx.parent else ""))
 
 
@@ -66,7 +66,7 @@ _MESSAGE_CHARS_MAX = 1_000
 
 
 class _Commands(TyperGroup):
-    """The group of all commands: click's lazy group, which asks for a command when it is wanted."""
+    """Group of all commands, each of which is imported when it is needed (click's lazy group)."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -115,7 +115,7 @@ def _module(name: str) -> Any:
 
 
 def _converted(name: str) -> Any:
-    """Return a command, or a group of them, as the parser has it: it alone, whatever else stands in its module."""
+    """Return a command, or a group of commands, for the parser, without the other commands of its module."""
     app, alone = _module(MODULES[name]).app, commands()
     alone.registered_commands = [each for each in app.registered_commands if each.name == name]
     alone.registered_groups = [each for each in app.registered_groups if each.typer_instance.info.name == name]
@@ -142,9 +142,9 @@ def _complete(command: Any, name: str) -> None:
 
 
 def _noting(act: Callable[..., Any], name: str, options: Mapping[str, str]) -> Callable[..., Any]:
-    """Return a command's function that also notes the command, unless it returns False: it left nothing to undo.
+    """Return a command's function that also notes the command for undo, unless it returns False: nothing changed.
 
-    ``options``: those with one of which alone it changes anything, by parameter; none: it does with any.
+    ``options``: by parameter, the options of which one must be given for a change; none: the command always changes.
     """
 
     @functools.wraps(act)
@@ -154,7 +154,7 @@ def _noting(act: Callable[..., Any], name: str, options: Mapping[str, str]) -> C
         try:
             has_changed = act(**arguments) is not False
         except typer.Exit as left:
-            has_changed = left.exit_code in (0, EXIT_REFUSED, _EXIT_UNAVAILABLE)  # in part
+            has_changed = left.exit_code in (0, EXIT_REFUSED, _EXIT_UNAVAILABLE)  # at least in part
             raise
         except DiskError:
             has_changed = chosen.has_written
@@ -167,7 +167,7 @@ def _noting(act: Callable[..., Any], name: str, options: Mapping[str, str]) -> C
 
 
 def _change_by(name: str, options: Mapping[str, str], arguments: Mapping[str, Any]) -> str:
-    """Return a command as it changes something, "" where it only shows."""
+    """Return a command with the option by which it changes something; "" if it only shows something."""
     given: dict[str, Any] = {"agent": chosen.agent, **arguments}
     if given.get("host") == "none":
         del given["host"]
@@ -178,7 +178,7 @@ def _change_by(name: str, options: Mapping[str, str], arguments: Mapping[str, An
 
 
 def _epilog(name: str) -> str:
-    """Return what stands below the help of a command: its examples."""
+    """Return the text below the help of a command, which has its examples."""
     prefix = ["fleet", *name.split()]
     rows = _DATA.joinpath("examples.txt").read_text("utf-8").splitlines()
     examples = [f"  {row}" for row in rows if row.split()[: len(prefix)] == prefix]
@@ -218,7 +218,7 @@ def _before(
 
 
 def run(words: list[str]) -> int:
-    """Parse the words and run the command; return its exit code, ours where it changed nothing and cannot answer."""
+    """Parse the words and run the command; return its exit code. An answer that cannot be written is an error."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:  # a C locale must not stop an emoji, or a lesson in Chinese
@@ -257,7 +257,7 @@ def _failed(why: str, code: int, misused: Any = None) -> int:
 
     ``misused``: the parser's own error, which is printed with the command's usage.
     """
-    if len(why) > _MESSAGE_CHARS_MAX:  # it repeats something huge: what happened stands before that, what to do behind
+    if len(why) > _MESSAGE_CHARS_MAX:  # it repeats a huge argument; its beginning says what happened, its end the rest
         why = f"{why[: _MESSAGE_CHARS_MAX // 2]} ... {why[-_MESSAGE_CHARS_MAX // 2 :]}"
     if misused is None:
         note(why)

@@ -138,7 +138,7 @@ def _learn(
         if waiting:
             if correction or pattern or right or trigger or same or dismiss:
                 raise UsageError("--waiting lists, and takes nothing else; nothing was logged")
-            # Only a session that is named here narrows the list: what another one left behind waits, too.
+            # Only --session narrows the list, and no variable does: what earlier sessions left behind waits, too.
             whatever = Corrections(workspace, who).signals.waiting(output.chosen.session, everything=True)
             asked = Corrections(workspace, who).signals.waiting(output.chosen.session)
             _show_waiting(whatever if every else asked, 0 if every else sum(each.is_failure for each in whatever))
@@ -179,9 +179,9 @@ def _show_waiting(waiting: "list[Waiting]", failures: int) -> None:
 
 
 def _show_logged(workspace: Workspace, logged: LogResult, more: Mapping[str, Any], same: str, own: str) -> None:
-    """Show what became of a correction, and which lessons are nearest, unless it was logged as the ``same`` as one.
+    """Show the outcome of a correction and, unless it was logged as the ``same`` as a lesson, the nearest lessons.
 
-    ``own``: its words, which stay in the log alone where the lesson has others.
+    ``own``: the words that were given for the lesson; if the lesson has others, they stay in the log alone.
     """
     found = [] if same else logged.near
     authors = _authors(workspace, found)
@@ -221,7 +221,7 @@ def _show_logged(workspace: Workspace, logged: LogResult, more: Mapping[str, Any
 
 
 def _authors(workspace: Workspace, near: Sequence[Near]) -> dict[str, str]:
-    """Return by id who worded each of these lessons: its author, or who set its text since."""
+    """Return by id the agent that worded each lesson: the last one that set its text, else its author."""
     lessons = workspace.patterns.lessons_of([each.id for each in near]) if near else {}
     by = {id_: lesson.edited.get("text", ("", ""))[1] or lesson.by for id_, lesson in lessons.items()}
     return {id_: one_line(names.agent_of(writer)) for id_, writer in by.items()}
@@ -236,16 +236,16 @@ def _near_row(logged: str, near: Near, who: str) -> str:
 
 @contextmanager
 def _logging() -> Iterator[tuple[Workspace, str]]:
-    """Open the workspace for one command that logs; gives it, and the agent to log as."""
+    """Open the workspace for one command that logs; yield it, and the agent to log as."""
     with output.opened(of_any_version=True) as workspace:
         who, remark = _agent_to_log(workspace)
         yield workspace, who
-        if remark:  # not before it is true that something was logged
+        if remark:  # it says that something was logged, which is true only now
             workspace.warn(remark)
 
 
 def _agent_to_log(workspace: Workspace) -> tuple[str, str]:
-    """Return the agent to log as, and a remark; the guest where there is none, unless ``--agent`` is wrong."""
+    """Return the agent to log as, and a remark. Without an agent that is the guest; a wrong ``--agent`` raises."""
     try:
         who = output.agent_in(workspace, or_guest=True)
         here = workspace.agents_here()

@@ -1,4 +1,4 @@
-"""Commands that are read first: ``fleet start`` for an agent; ``fleet`` alone for a person, or how to begin."""
+"""Commands whose output is read first: ``fleet start`` for an agent; for a person ``fleet`` alone, or a welcome."""
 
 import sys
 from datetime import datetime
@@ -86,7 +86,7 @@ def _new(state: dict[str, Any], now_ms: int, *, is_seen: bool) -> list[str]:
     if not lessons and not entries:
         return []
     total = max(len(lessons), state["new"]["lessons_total"])
-    # Of those that are not shown nobody asked which are new.
+    # Which of the lessons that are not shown are new is not known.
     first = total if total > len(lessons) else sum(each["is_first"] for each in lessons)
     counts = [
         f"{counted(first, 'lesson')}{' new or changed' if total > len(lessons) else ''}" if first else "",

@@ -126,7 +126,7 @@ def _show(workspace: Workspace, listing: Listing) -> None:
 
 
 def _note_shown(workspace: Workspace, entry: Entry) -> Entry:
-    """Note that a person is shown an item, which a pipe is not: an agent may read it. Return it with its last day."""
+    """Note that a person is shown an item, and return it with its last day. A pipe does not count: agents read it."""
     if sys.stdout.isatty() and not workspace.is_read_only:
         with suppress(DiskError):
             Inbox(workspace).show([entry])
@@ -184,7 +184,7 @@ def _decide_each(workspace: Workspace, agent: str, entries: list[Entry]) -> None
         if pressed == "u" and decisions:
             index, last = decisions.pop()
             output.echo(f"  {inbox.undo(workspace, last)}")
-            entries[index] = entries[index]._replace(shown="")  # it waits anew, and has not been shown so
+            entries[index] = entries[index]._replace(shown="")  # it waits again, as one that was never shown
         elif pressed == "d":
             diff_lines = 10_000
         elif pressed in keys:
@@ -254,7 +254,7 @@ def _pair_as_json(pair: Pair) -> dict[str, Any]:
 
 
 def _left_out_rows(question: Question) -> list[str]:
-    """Return a question about what is left out here, as it is answered by its name."""
+    """Return the rows of a question about what is left out here, with the command that answers it."""
     answers = "|".join(reviewing.ANSWERS_TO_LEFT_OUT)
     return [
         f"{question.name}  {question.summary}",
@@ -302,7 +302,7 @@ def _undo(
 
 
 def _agreed(workspace: Workspace, last: Run) -> str:
-    """Return the id of the last command, once a person agreed to lose what does not come back: a discovery."""
+    """Return the id of the last command's run. If its undo takes a discovery back for good, a person must agree."""
     if gone := [each for each in last.lessons if each.startswith("d-")]:
         is_alone = len(gone) == len(last.lessons) == 1
         what = one_line(History(workspace).subject(last)) if is_alone else ""

@@ -22,7 +22,7 @@ _EVENTS = ("commit", "fix", "reuse", "dead-end", "workaround")
 _CODES = output.completing(lambda on, _: [(each.code, each.name) for each in Journal(on, names.GUEST).strategies()])
 
 
-# A word such as -D is a word here. One that is an option of ours needs "--" before it.
+# A word such as -D is searched for. A word that is an option of this command needs "--" before it.
 @app.command("search", context_settings={"ignore_unknown_options": True})
 def _search(
     words: Annotated[

@@ -221,7 +221,7 @@ def _lesson_rows(
 
 
 def _when(lesson: Pattern, stamp: str) -> str:
-    """Return when something was, as a person reads it: no clock that was wrong, or is, makes it a time to come."""
+    """Return a stamp as a person reads it; a wrong clock's, in the future or long ago, is an unknown time."""
     return output.when(stamp) if "2000" < stamp <= lesson.cut else _UNKNOWN
 
 

@@ -74,7 +74,7 @@ def _join(
 
 
 def _ask_about(proposed: config.Live, *, yes: bool) -> None:
-    """Name a room that ``fleet.toml`` names, before anything goes there; a person agrees to one on another machine."""
+    """Show the room in ``fleet.toml`` before anything goes there; a person must agree to one on another machine."""
     address = access.address(proposed)
     token = f"the token in {proposed.token_env}, if it is set"
     note(f"fleet.toml names the live room {proposed.room} at {address}, with {token}")

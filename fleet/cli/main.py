@@ -10,12 +10,12 @@ from fleet import YES
 DISABLED = "fleet is turned off here (FLEET_DISABLED=1): nothing was read, logged or sent"
 EXIT_OTHER = 6
 _NEW_OBJECTS = 50_000
-"""So many more than were freed are made before a search for those that only hold each other: most commands make fewer.
-Python's own figure, 700, has each search all its modules several times."""
+"""Threshold of the cyclic garbage collector: new objects, less those freed, before it runs. Most commands make fewer.
+With Python's default, 700, each command would traverse all imported modules several times."""
 
 
 def _open_missing() -> None:
-    """Open what the caller closed of input, output and errors: else the next file to be opened is taken for it."""
+    """Open stdin, stdout and stderr where the caller closed them: else the next opened file would be taken for them."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -33,11 +33,11 @@ def main() -> None:
     unavailable, 6 any other error.
     """
     gc.set_threshold(_NEW_OBJECTS)
-    # Ctrl-C ends this process as it ends any other, until somebody is there who can say what is kept. Where the caller
-    # has it ignored, as a shell for what runs behind it, it stays so.
+    # Ctrl-C ends this process without a traceback until a handler is there that can say what is kept. If the caller
+    # ignores it, as a shell does for a background job, it stays ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if sys.platform != "win32":  # where the caller has it ignored, the exit code of every child is lost, and reads as 0
+    if sys.platform != "win32":  # if the caller ignores it, the exit code of every child is lost, and reads as 0
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _open_missing()
     try:
@@ -49,7 +49,7 @@ def main() -> None:
             stream.flush()
         except OSError:  # its reader has gone, as in `fleet patterns | head`, or a disk is full: nobody can be told
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    gc.freeze()  # whatever only holds itself goes with the process: else it is searched for three times more
+    gc.freeze()  # else Python collects garbage three times more while it exits
     sys.exit(code)
 
 
@@ -59,14 +59,14 @@ def run() -> int:
     if sys.platform == "win32":
         print("fleet needs file locks and links that Windows does not have. Run it inside WSL", file=sys.stderr)
         return EXIT_OTHER
-    # What only explains fleet is asked for by whoever wants to know what that variable is.
+    # Help is shown all the same, since it explains that variable.
     explains = words[:1] in (["help"], ["--help"], ["-h"], ["--version"]) or words[1:] in (["--help"], ["-h"])
     if os.environ.get("FLEET_DISABLED", "").lower() in YES and not explains:
         print(DISABLED, file=sys.stderr)
         if "--json" in words:
             print('{"disabled":true}')
         return 0
-    if os.path.expanduser("~") == "~":  # noqa: PTH111 - nothing knows of a home, as in a container: there it is this
+    if os.path.expanduser("~") == "~":  # noqa: PTH111 - no home is known, as in some containers
         os.environ["HOME"] = "/"
     if words[:1] == ["hook"] and not "".join(words[1:2]).startswith("-"):
         # A host waits for its hook many times a minute: the parser alone would take longer than all of its work.

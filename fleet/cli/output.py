@@ -51,7 +51,7 @@ EXIT_REFUSED = 3
 # --- completion in a shell --------------------------------------------------------------------------------------------
 
 Offer = tuple[str, str]
-"""A word, and what stands beside it in shells that show that."""
+"""A word that completes a value, and its description, which some shells show."""
 Complete = Callable[[str], list[Offer]]
 _Offers = str | Iterable[str] | Callable[..., Iterable[str] | list[Offer]]
 """Source of the words that complete a value: a key of ``COMPLETE``, the words themselves, or a function."""
@@ -64,7 +64,7 @@ _PLAIN_TEXT = str.maketrans("'\"[]", "’”()", "\\$`")
 
 
 def completing(ask: Callable[[Workspace, str], Iterable[Offer]]) -> Complete:
-    """Return what a shell's completion calls: it never fails or prints, and gives the shell nothing to run."""
+    """Return a function for a shell's completion. It never fails or prints, and offers nothing that a shell runs."""
 
     def complete(incomplete: str) -> list[Offer]:
         try:
@@ -113,7 +113,7 @@ COMPLETE = {
     "category": completing(lambda on, _: _sorted(*(each.category for each in on.patterns.best("sight", _OFFERED_MAX)))),
     "tag": completing(_offer_tags),
 }
-"""Completions of arguments and of the values of options, by what these are."""
+"""Completions of arguments and of the values of options, by the kind of the value."""
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def option(name: str, metavar: str, what: str, offers: _Offers = (), **more: Any
 
 
 def flag(*names_and_what: str) -> Any:
-    """Return an option of a command that takes none: its names, and its help."""
+    """Return an option of a command that takes no value, from its names and, last, its help."""
     *names, what = names_and_what
     return typer.Option(*names, help=what)
 
@@ -155,7 +155,7 @@ class NoWorkspaceError(NoError):
 
 
 class _Chosen(msgspec.Struct):
-    """Options that stand before the command; the same ones behind it win."""
+    """Options that all commands share, before the command or, with precedence, behind it; and the answer's state."""
 
     directory: str = ""
     agent: str = ""
@@ -172,12 +172,12 @@ class _Chosen(msgspec.Struct):
     """Why the answer cannot be written, as on a full disk; the command goes on to its end all the same."""
 
     def put(self, *rows: str) -> None:
-        """Print rows to stdout; none: write what was printed and is not written yet."""
+        """Print rows to stdout; without rows, flush it."""
         try:
             print(*rows, sep="\n") if rows else sys.stdout.flush()
         except OSError as why:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            if isinstance(why, BrokenPipeError):  # as in `fleet patterns | head`: the reader has its right to go
+            if isinstance(why, BrokenPipeError):  # as in `fleet patterns | head`, which is no error
                 raise typer.Exit from why
             self.unwritten = why.strerror or str(why)
 
@@ -218,14 +218,14 @@ class _Chosen(msgspec.Struct):
         return named.encode(errors="replace").decode()  # bytes that are no UTF-8 arrive as lone surrogates
 
     def note_given(self, command: str, began: str) -> None:
-        """Note a command of a person or an agent that leaves no run, so that ``fleet undo`` takes no other one for it.
+        """Note a command that leaves no run, so that a bare ``fleet undo`` does not take back an earlier one instead.
 
-        What a schedule gives (``FLEET_SCHEDULED=1``) is none. ``began``: when, as a stamp.
+        The commands of a schedule (``FLEET_SCHEDULED=1``) are not noted. ``began``: the stamp of its start.
         """
         self.has_changed = True
         if os.environ.get("FLEET_SCHEDULED") == "1":
             return
-        with suppress(FleetError, OSError):  # it is done: that undo would not name it is no reason to fail
+        with suppress(FleetError, OSError):  # the command is done, and a missing note is no reason to fail
             workspace = Workspace(self.root())
             Runs(workspace).note_unrecorded(command, began, self.agent_named())
             workspace.close()
@@ -266,7 +266,7 @@ def opened(*, of_any_version: bool = False) -> Iterator[Workspace]:
 
 @contextmanager
 def acting(*, or_guest: bool = False, is_old: bool = False) -> Iterator[tuple[Workspace, str]]:
-    """Open the workspace for one command of an agent, as ``agent_in`` returns it; gives both."""
+    """Open the workspace for one command of an agent; yield it, and the agent that ``agent_in`` returns."""
     with opened() as workspace:
         yield workspace, agent_in(workspace, or_guest=or_guest, is_old=is_old)
 
@@ -296,7 +296,7 @@ def agent_in(workspace: Workspace, *, or_guest: bool = False, is_old: bool = Fal
 def echo(text: str, *, as_is: bool = False) -> None:
     """Print a text to stdout, cleaned; to stderr where one JSON document is still to come on stdout.
 
-    ``as_is``: its lines are not for people to read, but to be copied: a terminal wraps none of them at words.
+    ``as_is``: the text is meant to be copied, so that its lines are not wrapped on a terminal.
     """
     if chosen.owes_json:
         note(text)
@@ -333,7 +333,7 @@ def _columns(text: str) -> int:
 
 
 def echo_row(*parts: Part, is_own: bool = False) -> None:
-    """Print a row of texts with their styles, cleaned, but for a page of fleet's own.
+    """Print a row of texts with their styles, cleaned. ``is_own``: it is from a page of fleet's own, and printed as is.
 
     On a terminal the last text is wrapped into a column of its own, and styles are colours; into a pipe a row is one
     plain line.

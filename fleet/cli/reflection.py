@@ -74,7 +74,7 @@ def _done() -> None:
 
 
 def _choose(workspace: Workspace, use: str, *, agrees: bool) -> dict[str, object]:
-    """Choose the reflector, or agree to the one named, and say so; return it as it is then."""
+    """Choose the reflector, or agree to the named one, and print that; return the outcome as a JSON document."""
     choice, agreed = session_end.Choice(workspace), list[str]()
     if use:
         choice.choose(use)
@@ -148,9 +148,9 @@ def _dry_rows(session: str, record: Record, plan: Plan) -> Iterator[str]:
     )
     if record.why:
         yield f"  {record.why}"
-    rows = [f"  lesson: {it.lesson.text}{f' (again {it.same})' if it.same else ''}" for it in plan.lessons]
-    rows += [f"  file: {it.path}" for it in plan.edits]
-    rows += [f"  waits in the inbox: {it.kind}: {it.title}" for it in plan.items]
+    rows = [f"  lesson: {each.lesson.text}{f' (again {each.same})' if each.same else ''}" for each in plan.lessons]
+    rows += [f"  file: {each.path}" for each in plan.edits]
+    rows += [f"  waits in the inbox: {each.kind}: {each.title}" for each in plan.items]
     yield from ["by the rules alone, this would be kept:", *rows] if rows else ["  by the rules: nothing to keep"]
 
 
@@ -160,10 +160,10 @@ def _as_json(reflected: ReflectResult) -> dict[str, object]:
     if reflected.record is not None:
         document["record"] = reflected.record.as_json()
     if (plan := reflected.plan) is not None:
-        lessons = [(it.lesson, it.same) for it in plan.lessons]
-        document["lessons"] = [{"text": it.text, "by": it.by, "line": it.line, "same": same} for it, same in lessons]
-        document["files"] = [it.path for it in plan.edits]
-        document["inbox"] = [{"kind": it.kind, "title": it.title} for it in plan.items]
+        planned = [(each.lesson, each.same) for each in plan.lessons]
+        document["lessons"] = [{"text": one.text, "by": one.by, "line": one.line, "same": id_} for one, id_ in planned]
+        document["files"] = [each.path for each in plan.edits]
+        document["inbox"] = [{"kind": each.kind, "title": each.title} for each in plan.items]
     return document
 
 

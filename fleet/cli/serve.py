@@ -104,14 +104,14 @@ def _words(workspace: Workspace, agent: str, command: str) -> list[str]:
 
 
 def _write(service: Service, *, dry_run: bool) -> None:
-    """Write a service's files, and put it to work; with ``dry_run`` only show them."""
+    """Write a service's files, and start it; with ``dry_run`` only show them."""
     service.check()
     if dry_run:
         for path, data in service.files.items():
             note(f"would write {path}")
             echo(data.decode().rstrip(), as_is=True)
     else:
-        # What runs would go on as it was installed before, and launchd refuses to start it twice.
+        # A service that runs would keep its old settings, and launchd refuses to start it twice.
         for words in service.end if any(path.exists() for path in service.files) else ():
             _has_run(words)
         service.write()
@@ -143,7 +143,7 @@ def _has_run(words: list[str]) -> bool:
 
 
 def _call(commands: list[list[str]], *, dry_run: bool) -> list[str]:
-    """Run a service manager's commands; print and return those that a person has to run, where it does not answer."""
+    """Run a service manager's commands; print and return those that failed, which a person has to run."""
     to_run = []
     for words in commands:
         if not dry_run and _has_run(words):

@@ -131,7 +131,7 @@ def _check_author(root: Path, named: str) -> None:
 
 
 def _check_repository(root: Path, remote: str) -> None:
-    """Raise ``UsageError`` where another remote is named below a workspace, in a git repository of its own."""
+    """Raise ``UsageError`` if the workspace around has another remote, and this folder is in another git repository."""
     current, here = config.load(root / config.FILE_NAME).share.remote, Path.cwd()
     if not remote or not current or Address.typed(remote).bare == current:
         return
@@ -145,7 +145,7 @@ def _check_repository(root: Path, remote: str) -> None:
 
 
 def _another_home(root: Path, *, asks: bool) -> str:
-    """Return another folder for the agents' files where the usual one is the project's, "" where it is not."""
+    """Return another folder for the agents' files if the usual one has files of the project's own, else ""."""
     if not (proposed := setup.proposed_home(root)):
         return ""
     if asks:
@@ -200,7 +200,7 @@ def _offer_remote(workspace: Workspace, *, asks: bool) -> None:
 
 
 def _offer_author(workspace: Workspace, named: str, *, asks: bool) -> None:
-    """Settle once whose name commits bear: nobody's, where nobody is asked."""
+    """Ask once whose name the commits bear; until somebody answers, they bear nobody's."""
     share = workspace.config.share
     is_settled = share.author or workspace.state.get("author_asked")
     if not named and asks and share.remote and workspace.state.agreed(consent.REMOTE) and not is_settled:
@@ -423,7 +423,7 @@ def _ask_to_reflect(client: str) -> bool:
 
 
 def _show_changes(done: Sequence[FileChange], new: str, old: str, *, dry_run: bool) -> bool:
-    """Show what became of the settings, the first of these files, and of the pages beside them; return if any did."""
+    """Show the changes of the settings, the first file, and of the pages beside them; return whether any changed."""
     if dry_run:
         for diff in filter(None, (Edit(str(each.path), each.before, each.after).diff for each in done)):
             echo(diff, as_is=True)

@@ -1,8 +1,8 @@
 """Installer of our hooks in a host's settings, beside other people's; uninstalling restores the file.
 
-The file may be written by hand, with keys that we do not know. So it is parsed strictly, since what cannot be written
-back must not be changed, and our entries are known by their exact command. Where removing them would not give the
-former bytes, those are kept beside the file until then.
+The file may be written by hand, with keys that we do not know. So it is parsed strictly, since a file that cannot be
+written back must not be changed, and our entries are recognised by their exact command. If removing them would not
+restore the former bytes, a copy of these is kept beside the file.
 """
 
 import json
@@ -23,25 +23,25 @@ _COMMAND = (
     "if command -v fleet >/dev/null 2>&1; then out=$(fleet hook {event} 2>/dev/null) || out={failed}; "
     'case $out in "{{"*) printf %s "$out";; {foreign}esac; fi; true'
 )
-"""Shell command of all hosts. Where fleet is not installed, as in a colleague's clone, nothing fails; where another
-program has its name, its output and exit code do no harm."""
+"""Shell command for all hosts. If fleet is not installed, as in a colleague's clone, nothing fails; if another program
+has its name, that one's output and exit code do no harm."""
 
 _NOT_OURS = (
     '\'{"systemMessage":"The program called fleet on your PATH is not the one that these hooks call, or it is '
     "broken: nothing is logged or shown in this session\"}'"
 )
-"""Output of the shell at a session's start where a call failed, or printed what fleet never does: it cannot itself."""
+"""Output of the shell at a session's start if the call failed, or printed what fleet never prints."""
 
 _FAILED = {"SessionStart": "-", "BeforeTool": '"$out"'}
-"""Output, as the shell writes it, of a call that failed, by event; of other events none. Gemini CLI's refusal, before a
-tool call, has an exit code of its own."""
+"""Shell value of the output after a failed call, by event; other events have none. Gemini CLI's refusal before a tool
+call is such a failure, so its output is kept."""
 
 _OLDER = ("if command -v fleet >/dev/null 2>&1; then fleet hook {event}; fi", "fleet hook {event}")
 """Other commands that are ours: an earlier version's, and one as a person would write it by hand."""
 
 _TIMEOUT_S = 10
 _START_TIMEOUT_S = 30
-"""Longer than the limits of ``fleet hook`` itself, so that it can log why it gave up."""
+"""Timeouts of the hosts, longer than the limits of ``fleet hook``, so that the hook can log why it gave up."""
 
 PLUGIN = Path(__file__).parent / "claude_code"
 """Folder of the plugin, in the layout of Claude Code, which Codex and Copilot load, too."""
@@ -54,7 +54,7 @@ class _Host(NamedTuple):
         title: its name as people write it.
         client: its command, which is the name of its reflector, too.
         file: path of its settings below a project, and below a person's home.
-        own: environment variable that names another folder for a person's own, and where the settings' folder is in it.
+        own: environment variable of another folder for a person's settings, and the path of their folder below that.
         matchers: its events that call us, with a pattern of tools.
         pages: patterns of the pages of the plugin that it reads, beside its settings.
         note: what a person has to do there, once.
@@ -216,7 +216,7 @@ class Calls(NamedTuple):
     def of(cls, root: Path | None, name: str) -> "Calls":
         """Return how a host calls fleet in a project, by its settings and by a person's own."""
         host, own = HOSTS[name], SettingsFile.of(None, name).path
-        places = {own: "user's"}  # what the ones before it set goes before what it sets
+        places = {own: "user's"}  # earlier entries override later ones
         if root is not None:
             project = SettingsFile.of(root, name).path
             places = {project: "project's"} | places
@@ -260,7 +260,7 @@ def _plain(data: bytes, host: _Host) -> bytes:
 
 
 def _parsed(data: bytes, path: Path, host: _Host) -> _Settings:
-    """Return the settings of a file, none of an empty one; refuse a file that could not be written back as it was."""
+    """Return the settings of a file, {} for an empty one; refuse a file that could not be written back as it was."""
     try:
         text = _plain(data, host).decode("utf-8-sig")
         settings = json.loads(text, object_pairs_hook=_once) if text.strip() else {}
@@ -307,9 +307,9 @@ def _with_hooks(settings: _Settings, host: _Host) -> _Settings:
 
 
 def _without(data: bytes, path: Path, kept: bytes | None, host: _Host) -> bytes | None:
-    """Return a settings file's bytes without our hooks; None where it was ours alone.
+    """Return a settings file's bytes without our hooks; None if it has nothing else.
 
-    ``kept``: its bytes before they were added, which are restored where nobody has changed the file since.
+    ``kept``: the bytes from before the hooks were added, which are restored if nobody has changed the file since.
     """
     settings, was = _parsed(data, path, host), _parsed(kept or b"", path, host)
     if kept is not None and data == _render(_with_hooks(was, host), kept):
@@ -363,7 +363,7 @@ def _others(event: str, groups: list[Any]) -> list[Any]:
 
 def _is_ours(event: str, entry: object) -> bool:
     words = entry.get("command") if isinstance(entry, dict) else None
-    before = _COMMAND.format(event=event, failed=_NOT_OURS, foreign="")  # said so of failures alone
+    before = _COMMAND.format(event=event, failed=_NOT_OURS, foreign="")  # an earlier version's
     return words in {_command_line(event), before, *(form.format(event=event) for form in _OLDER)}
 
 

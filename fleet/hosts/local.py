@@ -1,9 +1,9 @@
 """One call of a hook with its limits of time, and the small files below ``.fleet`` that it reads and writes.
 
-The files are the log, marks of when a hook fired, and notes of each session. None of it is a lesson: what cannot be
-written is left out, and nobody waits for the disk. No link is followed, since a hostile repository may hold a
-``.fleet`` of its own. Little of the standard library, and ``store.homes``: this is imported on every tool call
-of every host.
+The files are the log, marks of when a hook fired, and notes of each session. None of them is a lesson, so a write that
+fails is left out, and there is no fsync. No link is followed, since a hostile repository may bring a ``.fleet`` of its
+own. Each tool call of each host imports this module, so it imports only little of the standard library and two modules
+of ``store``.
 """
 
 import json
@@ -60,7 +60,7 @@ def now_ms() -> int:
 
 
 class _Heard:
-    """A session that a hook was called for, by its file's name: the host's id where that is a plain word."""
+    """A session for which a hook was called. ``session``: name of its file, which is the host's id or a hash of it."""
 
     def __init__(self, session: str, host: str, agent: str, at_ms: int, path: str, *, has_ended: bool) -> None:
         self.session, self.host, self.agent, self.has_ended = session, host, agent, has_ended
@@ -146,14 +146,14 @@ class LocalFolder:
         return {name: at_ms for name in self.names("fired") if (at_ms := self.marked_ms("fired", name))}
 
     def bind(self) -> str:
-        """Return the mark of this very folder, to which what is cached is bound; made where it is not there."""
+        """Return the mark of this very folder, to which cached files are bound; it is made if it is missing."""
         if not Changes(self._root).mark():
             self.write(("ready", "here"), b"", os.O_APPEND)
         return Changes(self._root).mark()
 
     def default_agent(self) -> str:
         """Return the default agent that the register of writers names; "" for none."""
-        # The one line of the file, as `fleet.store.replica` writes it, without a TOML parser.
+        # The line is found without a TOML parser: `fleet.store.replica` writes it in this one form.
         register = self.read("replica.toml", bytes_max=_CONFIG_BYTES_MAX).decode("utf-8", "replace")
         pairs = (line.partition("=") for line in register.splitlines())
         return next((value.strip().strip("\"'") for key, _, value in pairs if key.strip() == "default_agent"), "")
@@ -199,7 +199,7 @@ class LocalFolder:
         return [each for each in self.heard() if each.has_ended or now - each.at_ms >= idle_ms]
 
     def flagged_meanwhile(self, idle_ms: float, but: str) -> set[str]:
-        """Return the ids of the signals of the sessions that go on, but for one."""
+        """Return the ids of the signals of sessions that go on, except of the session ``but``."""
         ended = {_file_of(but), *(each.session for each in self.due(idle_ms))}
         running = [each.session for each in self.heard() if each.session not in ended]
         return {id_ for session in running for id_ in SessionNotes(self._root, session).of("flag")}
@@ -216,12 +216,12 @@ class LocalFolder:
 class SessionNotes:
     """Notes of one session: what it was shown, so that nothing is shown twice, and which of its calls were answered.
 
-    ``.fleet/told/<session>``: a line is a time, a random word, and the note. A lost line costs a repetition. The notes:
-    ``since`` what was seen as it starts, ``came`` has what a pull brought then, and ``news`` that it was shown;
-    ``seen`` and ``lesson`` ids were shown in a list, or for a prompt or a step, each with the number of compactions
-    before, if any; ``cleared`` names a session whose news are new to this one, too; ``flag`` is a logged signal,
-    ``heard`` the objection it was read from, ``red`` a build that failed so; ``stop`` and ``green`` asked for a lesson;
-    ``use`` and ``used`` a lesson's command; ``call`` and ``start`` were answered; a transcript is ``read`` up to there.
+    ``.fleet/told/<session>``: a line is a time, a random word, and the note. A lost line costs a repetition. Notes:
+    ``since``: what the agent had seen at the start; ``came``: a fetch brought so much then; ``news``: that was shown;
+    ``seen``, ``lesson``: ids shown in a list, or for a prompt or step; the kind ends with the number of compactions
+    before, if any; ``cleared``: a session whose news are new to this one, too; ``flag``: a logged signal; ``heard``:
+    the objection of one; ``red``: the entry of a failed build; ``stop``, ``green``: entries asked about; ``use``,
+    ``used``: a lesson's command; ``call``, ``start``: answered; ``read``: an offset in the transcript.
     """
 
     def __init__(self, root: str, session: str) -> None:
@@ -244,7 +244,7 @@ class SessionNotes:
         return self.is_first(note, now_ms(), _EVER_MS)
 
     def is_first(self, note: str, at_ms: int, within_ms: int) -> bool:
-        """Add a note of a moment; return False where the same was noted less than ``within_ms`` before."""
+        """Add a note with its time; return False if the same note was added less than ``within_ms`` before."""
         mine = self._append(at_ms, note)
         first_ms = -within_ms
         # The file is read back in the order of all writers, so that two calls agree on which was first.
@@ -265,7 +265,7 @@ class SessionNotes:
 
 
 def _noted(folder: LocalFolder, name: str) -> list[tuple[int, str, str]]:
-    """Return the time, the note and the whole of each valid line of a session's file."""
+    """Return time, note and full text of each valid line of a session's file."""
     lines = folder.read(_NOTES, name, bytes_max=2 * _NOTES_BYTES_MAX).decode("ascii", "replace").splitlines()
     parts = [(*line.split(" ", 2), line) for line in lines]
     return [(int(each[0]), each[2], each[3]) for each in parts if len(each) == 4 and each[0].isdigit()]
@@ -281,9 +281,9 @@ def _file_of(session: str) -> str:
 
 
 class Reflog:
-    """The reflog of HEAD in the checkout that a folder is in, a worktree's own: what it grew by since the last look.
+    """Reader of what was added to the reflog of HEAD since the last reading, in the checkout or worktree of a folder.
 
-    ``.fleet/reflog/<hash of its path>`` has the size that was read last.
+    ``.fleet/reflog/<hash of the reflog's path>`` has the size at the last reading.
     """
 
     def __init__(self, root: str, cwd: str) -> None:
@@ -292,7 +292,7 @@ class Reflog:
         try:
             self._size = os.stat(self._path).st_size if self._path else -1
         except FileNotFoundError:
-            self._size = 0  # of a repository without a commit: its first one is new
+            self._size = 0  # a repository without a commit, whose first one will be new
         except OSError:
             self._size = -1
 
@@ -302,18 +302,18 @@ class Reflog:
         return int(size) if size.isdigit() else -1
 
     def has_grown(self) -> bool:
-        """Return whether it has another size than at the last reading. It is not read for that."""
+        """Return whether the reflog has another size than at the last reading. Only its size is looked up."""
         return self._size >= 0 and self._size != self._known()
 
     def pass_over(self) -> None:
-        """Note it as read: its commits are older than this session."""
+        """Note the reflog as read, since its commits are older than this session."""
         if self._size >= 0:
             self._folder.mark(_REFLOG, self._name, word=str(self._size))
 
     def commits(self) -> list[tuple[str, str]]:
-        """Return the new entries, as (action, subject), oldest first, and note it as read.
+        """Return the new entries as (action, subject), oldest first, and note the reflog as read.
 
-        None at the first reading: those commits are older than any session that fleet knows of.
+        The first reading returns none, since those commits are older than any session that fleet knows of.
         """
         known, data = self._known(), b""
         if 0 <= known < self._size:
@@ -379,10 +379,10 @@ class Call:
             LocalFolder(self.root).log("log", self.event, what, host=self.host, session=self.session)
 
     def sets(self, section: str) -> bool:
-        """Return True where a section of ``fleet.toml`` may set anything, so that its defaults may not hold.
+        """Return whether a section of ``fleet.toml`` may set anything, so that its defaults may not hold.
 
-        Parsing the file would cost more than all else in a hook. So this looks for a line that is no comment, and may
-        return True too often.
+        Parsing the file would take longer than all else in a hook. So this looks for a line in the section that is no
+        comment, and may return True too often.
         """
         lines = homes.read(os.path.join(self.root, homes.CONFIG), _CONFIG_BYTES_MAX, follows=True).splitlines()
         inside, name = False, section.encode()
@@ -395,7 +395,7 @@ class Call:
 
     @contextmanager
     def guarded(self, means: str) -> "Iterator[None]":
-        """Log the errors of a block and let none pass but a limit of time: a fault in one part spares the others."""
+        """Log and suppress the errors of a block, except ``TimeUpError``, so that one fault does not stop the rest."""
         try:
             yield
         except Exception as why:  # noqa: BLE001 - whatever it is
@@ -432,5 +432,5 @@ def explained(why: BaseException) -> str:
         from fleet.text.screening import redact
 
         return redact(text)
-    except Exception:  # noqa: BLE001 - then the text may hold anything
+    except Exception:  # noqa: BLE001 - the text was not screened, and may hold anything
         return type(why).__name__

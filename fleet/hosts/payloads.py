@@ -1,7 +1,7 @@
 """Payload of a host's hook, parsed once into fields of known types; and the reply, as each host reads it.
 
-Standard library only, and little of it: this runs on every tool call of every host. Shapes as captured from the clients
-themselves; a field that is missing, or of another type than it should be, is empty.
+It runs on every tool call of every host, so it imports only little of the standard library. The shapes were captured
+from the clients themselves; a field that is missing, or of another type than it should be, is empty.
 """
 
 import json
@@ -14,7 +14,7 @@ PAYLOAD_BYTES_MAX = 8 * 1024 * 1024
 FIELD_CHARS_MAX = 64 * 1024
 ID_CHARS_MAX = 200
 _PATH_CHARS_MAX = 4096
-"""No system takes a longer path; and a folder is looked for above each part of one."""
+"""No system takes a longer path. The limit bounds the search for a workspace, which looks above each part."""
 
 EVENTS = {
     word: event
@@ -67,20 +67,20 @@ HOSTS = {
     },
     UNKNOWN: {"can": "ask exit-status note transcript"},
 }
-"""Agent hosts, as they are recognised one after the other: part of their transcripts' paths, events that no other host
-names so, variables of their processes and with the project, and what they can do. ``ask``: put a call to a person; with
-others it is refused: Codex and Cursor know no such decision, and Gemini CLI without a person, under -p, waits for one
-without end. ``exit-2``: this exit status refuses a call, with the reason on stderr. ``decision``: a reply refuses it,
-too. ``exit-status``: tell how a command ended. ``late``: the agent gets the context of a call with its result, and none
-before. ``note``: show a person a line of a hook's. ``replace``: run another command. ``rollout``: how a command ended
-stands in its transcript alone; its answer is what it printed. ``snake-case``: its word is additional_context.
-``transcript``: in the form that ``hosts.transcripts`` reads. ``unframed``: it reads a reply's fields without a
-frame."""
+"""Agent hosts, in the order in which they are tried. ``home``: parts of transcripts' paths; ``events``: names that no
+other host uses; ``process``, ``project``: variables; ``can``: abilities. ``ask``: put a call to a person; with other
+hosts the call is refused: Codex and Cursor know no such decision, and Gemini CLI under -p would wait without end.
+``exit-2``: this exit status refuses a call, with the reason on stderr. ``decision``: a reply refuses it, too.
+``exit-status``: report how a command ended. ``late``: give the agent the context of a call with its result, not before.
+``note``: show a person a line of a hook's. ``replace``: run another command. ``rollout``: how a command ended is only
+in the transcript; the tool's response is the output. ``snake-case``: the key is additional_context. ``transcript``: in
+the form that ``hosts.transcripts`` reads. ``unframed``: a reply's fields are read without hookSpecificOutput around
+them."""
 _PATHS = ("file_path", "filePath", "notebook_path", "absolute_path", "path")
 _PATCHED = tuple(f"*** {head}: " for head in ("Add File", "Update File", "Delete File", "Move to"))
 """Texts before the path of a file in a patch."""
 _ROLLOUT_BYTES = 512 * 1024
-"""End of a transcript that is read for the exit code of the call that has just ended."""
+"""Number of bytes at a transcript's end in which the exit code of the call that has just ended is looked for."""
 _MASKS = ("|", ";", "&", "!", "\n")
 _FAILURE_CUES = (*str.split("fail error exit panic fatal traceback exception problem rc= ***"), "not found")
 
@@ -89,15 +89,15 @@ class Payload:
     """One call of a hook.
 
     Attributes:
-        host: who called; ``unknown`` is answered as Claude Code is.
+        host: the agent host that called; ``unknown`` is answered like Claude Code.
         name: the event, as the host named it.
         event: Claude Code's name for it, "" for an unknown one.
         session, subagent, call: the host's ids of the session, of the subagent in it, and of the tool call.
         source: why a session started: startup, resume, clear, compact.
         tool: the tool's name, as Claude Code would call it.
         given: the tool's input, as the host sent it.
-        paths: of the files that the call is about; a patch may change several.
-        error, printed: the output of a command that failed, and of one that did not; its end, when it is long.
+        paths: paths of the files that the call is about; a patch may change several.
+        error, printed: the output of a failed command, and of another one; only the end of a long output.
         exit_code: of a failed command; None when it is not known, or it did not fail.
         knows_end: it is known how a command ended, unless its exit code is masked.
         has_ended: the command ran to its end: it was not stopped, and is not in the background.
@@ -137,7 +137,7 @@ class Payload:
             self.printed = _tail(_as_text(fields.get("tool_response")))
             self.error = self.printed if code else ""
         if self.event == "PostToolUse" and self.exit_code:
-            self.event = "PostToolUseFailure"  # other hosts have no event of its own for it
+            self.event = "PostToolUseFailure"  # hosts other than Claude Code have no event for a failure
 
     @classmethod
     def parse(cls, event: str, data: bytes, environment: Mapping[str, str]) -> "Payload":
@@ -220,7 +220,7 @@ def _code_in_rollout(path: str, call: str) -> int | None:
             file.seek(max(0, os.path.getsize(path) - _ROLLOUT_BYTES))
             lines = file.read(_ROLLOUT_BYTES).splitlines()
     except OSError:
-        return None  # of another user, or gone by now: the rest of the payload counts all the same
+        return None  # another user's file, or one that is gone: the rest of the payload is still used
     for line in reversed(lines):
         if b'"CommandExecution"' in line and call.encode() in line:
             item = record_in(record_in(parsed(line), "payload"), "item")
@@ -258,7 +258,7 @@ def _command(given: dict[str, object]) -> str:
 def _patched(patch: str) -> list[str]:
     """Return the paths of the files that a patch adds, changes, deletes, or moves, from and to.
 
-    In a change of a file a line that begins with a blank is one that stays: the file may hold a patch itself.
+    In the change of a file, a line that begins with a blank is context and no header, since the file may hold a patch.
     """
     paths, is_change = list[str](), False
     for line in patch.split("\n"):
@@ -307,14 +307,14 @@ def joined(content: object) -> str:
 
 
 def _as_text(value: object) -> str:
-    """Return a text, "" for anything else. A lone surrogate is valid JSON, and no text: nothing could write it."""
+    """Return a text, "" for anything else. Lone surrogates, which JSON allows and no file takes, are replaced."""
     if not isinstance(value, str):
         return ""
     return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
 def _ends(text: str) -> str:
-    """Return both ends of a long text, for words stand before or behind a pasted log; without OpenCode's quotes."""
+    """Return a prompt without OpenCode's quotes; of a long one both ends, since words stand around a pasted log."""
     if len(text) > 1 and text[0] == text[-1] == '"' and '"' not in text[1:-1].replace('\\"', ""):
         text = text[1:-1].replace('\\"', '"')
     half = FIELD_CHARS_MAX // 2
@@ -353,10 +353,10 @@ class Reply:
         self.asked, self.runs = asked, runs
 
     def output(self, payload: Payload) -> tuple[int, str, str]:
-        """Return it as its host reads it: exit code, stdout, stderr.
+        """Return the reply in the host's form: exit code, stdout, stderr.
 
-        A refusal is JSON and exit 0, but for hosts that are only known to read exit 2; and only before a tool call,
-        since at any other event it would stop a person's prompt.
+        A refusal is JSON with exit code 0, or exit code 2 for hosts that are not known to read the JSON. It is given
+        only before a tool call: at any other event exit code 2 would stop a person's prompt.
         """
         is_call = payload.event == "PreToolUse"
         if is_call and self.blocked and payload.can("exit-2"):

@@ -28,7 +28,7 @@ Record = dict[str, Any]
 _LINE_BYTES_MAX = 4 * 1024 * 1024
 _STORED_MAX = 2_000
 _HEAD_BYTES_MAX = 1024 * 1024
-"""Length of the part of a transcript in which its folder is looked for."""
+"""Length of a transcript's beginning in which the folder of its session is looked for."""
 _FOLDER_CHARS_MAX = 4_096  # no system takes a longer path
 _OK_CHARS_MAX = 400
 _FAILED_CHARS_MAX = 1_600
@@ -59,8 +59,8 @@ def read_all(root: str, paths: Iterable[Path] = ()) -> Iterator[Session]:
 def stored(root: str) -> list[Path]:
     """Return the paths of the transcripts of a project that hosts keep on this machine.
 
-    Codex and Copilot have one folder for all projects. So a session is of a project where its transcript names that;
-    one of Gemini CLI where its folder does: two projects of one name have folders that differ by a number.
+    Codex and Copilot have one folder for all projects, so there the transcript must name the project. Gemini CLI has a
+    folder for each project, and a file in it must name the project: folders of equal names differ only by a number.
     """
     home = Path.home()
     claude = [path for folder in folders(root) for path in sorted(folder.glob("*.jsonl"))]
@@ -80,8 +80,8 @@ def stored(root: str) -> list[Path]:
 def folders(root: str) -> list[Path]:
     """Return the folders in which Claude Code keeps the sessions of a project, its worktrees, and the folders below.
 
-    It names them by the real path of the folder that it was started in: ``-x-o-web`` is ``/x/o/web`` and ``/x/o-web``
-    alike, so a session in it must name this project. A folder without any is taken by the project's very name.
+    They are named by the real path that it was started in: ``-x-o-web`` may be ``/x/o/web`` or ``/x/o-web``. So a
+    session in the folder must name this project; if none names any, the folder's name must be exactly the project's.
     """
     names = {re.sub(r"[^A-Za-z0-9]", "-", path) for path in (root, os.path.realpath(root), *_worktrees(root))}
     home = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
@@ -108,7 +108,7 @@ def _worktrees(root: str) -> list[str]:
 
 
 def _is_inside(folder: str, root: str) -> bool:
-    """Return whether a folder is a project's root, which may be reached by a link, below it, or in a worktree of it."""
+    """Return whether a folder is a project's root (also by a link), is below it, or is in a worktree of the project."""
     roots = (root, os.path.realpath(root))
     is_below = any(folder == each or folder.startswith(f"{each}/") for each in roots)
     return is_below or (os.path.isabs(folder) and homes.root_around(folder) in roots)
@@ -142,7 +142,7 @@ def _read_into(session: Session, file: BinaryIO, size: int) -> None:
 
 
 def _records(session: Session, file: BinaryIO, size: int) -> Iterator[Record]:
-    """Yield the objects of the lines; the session gets their number, their digest, and how many could not be read."""
+    """Yield the JSON objects of the lines; set the session's number of lines, digest, and trouble with bad lines."""
     digest, bad = blake2b(digest_size=8), 0
     for line in _lines(session, file, size):
         digest.update(line)
@@ -157,7 +157,7 @@ def _records(session: Session, file: BinaryIO, size: int) -> Iterator[Record]:
 
 
 def _lines(session: Session, file: BinaryIO, size: int) -> Iterator[bytes]:
-    """Yield the lines, but for the middle of a transcript that is too large; a line that is too long becomes "?"."""
+    """Yield the lines, without the middle of a transcript that is too large; a line that is too long becomes "?"."""
     skip_from, skip_to = (BYTES_MAX // 8, size - BYTES_MAX * 7 // 8) if size > BYTES_MAX else (size + 1, 0)
     if skip_to:
         session.trouble = f"{skip_to - skip_from:,} bytes in its middle are more than is read, and were passed over"
@@ -165,7 +165,7 @@ def _lines(session: Session, file: BinaryIO, size: int) -> Iterator[bytes]:
         if not line.endswith(b"\n") and len(line) == _LINE_BYTES_MAX:
             while (rest := file.readline(_LINE_BYTES_MAX)) and not rest.endswith(b"\n"):
                 pass
-            line = b"?\n"  # some file was read into it
+            line = b"?\n"  # a large file was read in this line
         if skip_to and file.tell() > skip_from:
             file.seek(skip_to)
             file.readline(_LINE_BYTES_MAX)  # the second half of a line
@@ -228,7 +228,7 @@ def _copilot(session: Session, records: Iterable[Record]) -> Iterator[Event]:
 
 
 def _gemini(session: Session, records: Iterable[Record]) -> Iterator[Event]:
-    """Yield the events of the last record of each id, at the line of the first: a message is rewritten as it grows."""
+    """Yield the events of each id's last record, since a message is rewritten as it grows; its line is the first's."""
     messages: dict[str, tuple[int, Record]] = {}
     for record in records:
         session.id = text_in(record, "sessionId") or session.id

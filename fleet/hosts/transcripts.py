@@ -1,8 +1,8 @@
 """Reader of Claude Code's transcript: the prompts, refusals and interruptions of a person, the calls and their results.
 
-The client appends to it, one JSON object a line, while it is read: so the last line may be incomplete, and the next
-reading begins where this one ended. Another host's transcript, a damaged line, and unknown types hold no event.
-Standard library only. All of it is untrusted text, to be screened before it is stored or shown.
+The client appends JSON objects, one in a line, also while a hook reads. So the last line may be incomplete, and the
+next reading begins after the last complete one. Another host's transcript, a damaged line and an unknown type give no
+event. Only the standard library is imported. All texts are untrusted, and are screened before they are stored or shown.
 """
 
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 _BYTES_MAX = 16 * 1024 * 1024
-"""Limit of one reading: a turn of hours. What lies before it is left out, and ``trouble`` says so."""
+"""Limit of one reading, enough for a turn of hours. What lies before that is left out, and ``trouble`` says so."""
 
 _ABOUT_CHARS_MAX = 300
 _LINE_BYTES_MAX = 4 * 1024 * 1024
@@ -48,13 +48,13 @@ _SUBJECTS = ("command", "file_path", "notebook_path", "path", "url", "query", "p
 
 
 class _Part:
-    """Whole lines of a transcript, from one offset to another, and why some or all of it was not read, "" for none."""
+    """Complete lines of a transcript between two offsets; ``trouble``: why some or all was not read, "" for none."""
 
     def __init__(self, data: bytes = b"", begins: int = 0, ends: int = 0, trouble: str = "") -> None:
         self.data, self.begins, self.ends, self.trouble = data, begins, ends, trouble
 
     def has_objection(self) -> bool:
-        """Return, without parsing, whether a refusal or an interruption may be in it; in doubt, True."""
+        """Return whether a refusal or an interruption may be in the lines, without parsing; True in doubt."""
         return any(mark in self.data for mark in _MARKS)
 
     def events(self) -> Iterator[Event]:
@@ -67,7 +67,7 @@ class _Part:
 
 
 class Transcript:
-    """A session's transcript, read by hooks bit by bit: from the offset that was noted last."""
+    """A session's transcript, which hooks read in parts, each from the offset that the last reading noted."""
 
     def __init__(self, notes: local.SessionNotes, path: str) -> None:
         self._notes, self._path = notes, path
@@ -82,7 +82,7 @@ class Transcript:
         self._notes.add(f"read {offset}")
 
     def pass_over(self) -> None:
-        """Begin at the end, where none of it was read yet."""
+        """Note the end as the offset of the next reading, if there was no reading yet."""
         if not self._notes.of("read"):
             with suppress(OSError):
                 self.note(os.path.getsize(self._path))

@@ -1,14 +1,14 @@
-"""Cache of the texts of a hook, which has some tens of milliseconds: a session's start and the trigger table.
+"""Cache of what a hook needs within some tens of milliseconds: the text of a session's start, and the trigger table.
 
-``.fleet/ready/start-<agent>.txt`` holds the text; its first line has the generation of the records and a checksum of
-each small file that it was made from. A text is valid while both are the same. One of these files is
-``.fleet/seen/<agent>``, written when a text is shown: the generation up to which the agent has seen what is new, and
-the ids of news for which a text had no room. So news are shown once, and a start without news renders nothing.
-``.fleet/seen/<agent>.asked`` has the ids of the corrections for whose lessons a start has asked.
-``.fleet/ready/triggers-<agent>.json`` holds the generation and, in its second line, the table (``recall.triggers``).
-A row of it without a trigger holds a remark on a lesson, for whoever shows the lesson without one.
-Each has the mark of this very folder in its first line: what a cloned repository brings, or was copied with the folder,
-is made anew. Little of the standard library, and nothing else: a hook imports this.
+``.fleet/ready/start-<agent>.txt`` holds the text. Its first line has the generation of the records, and a checksum of
+each small file that the text was made of; the text is valid while all of these are the same. One of the small files is
+``.fleet/seen/<agent>``, which is written when a text is shown. It has the generation up to which the agent has seen the
+news, and the ids of news for which there was no room. So news are shown once, and a start without news renders nothing.
+``.fleet/seen/<agent>.asked`` has the ids of the corrections whose lessons a start has asked for.
+``.fleet/ready/triggers-<agent>.json`` has the generation in its first line and the table (``recall.triggers``) in its
+second one. A row without a trigger is a remark on a lesson, which is added when the lesson is shown for a prompt.
+The first line of each also has the mark of this very folder, so that a cached file which was cloned or copied is made
+anew. A hook imports this module, so it imports little of the standard library, and of fleet only two small modules.
 """
 
 # ruff: noqa: PTH102, PTH110, PTH112, PTH118, PTH120, PTH123
@@ -42,7 +42,7 @@ class Start:
         generation: of the records in it; "" where they were not read.
         left: ids of the news that are not in the text.
         warning: what is wrong with this workspace, for the person; "" for nothing.
-        asked: ids of the corrections without a lesson, which a line behind it may name.
+        asked: ids of the corrections without a lesson, whose number a line behind the text may tell.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class Start:
     def rendered(self, delimiter: str, files: dict[str, str]) -> bytes:
         """Return the content of the file of a cached text.
 
-        ``delimiter``: of the texts, at both ends alone.
-        ``files``: the ``sums`` of the files, taken before any was read.
+        ``delimiter``: the random mark at both ends of the texts, which is nowhere else in them.
+        ``files``: the ``sums`` of the files, taken before any of them was read.
         """
         head = {"delimiter": delimiter, "files": files, **vars(self)}
         del head["text"]
@@ -93,7 +93,7 @@ class Ready:
         self._asked_file = f"{self.seen_file}.asked"
 
     def start(self) -> Start | None:
-        """Return the start of the agent's session, under a new delimiter; None unless it is valid."""
+        """Return the cached start of the agent's session, with a new delimiter; None unless it is valid."""
         first_line, _, body = self._own(self.start_file, _BYTES_MAX).partition(b"\n")
         try:
             head = json.loads(first_line)
@@ -109,7 +109,7 @@ class Ready:
         return start
 
     def is_stale(self) -> bool:
-        """Return whether there is an outdated text where a new one can be written."""
+        """Return whether there is an outdated text, and a new one can be written in its place."""
         path = os.path.join(self._root, self.start_file)
         return os.path.exists(path) and self.start() is None and os.access(os.path.dirname(path), os.W_OK)
 
@@ -134,7 +134,7 @@ class Ready:
     def question(self, start: Start, running: Callable[[], Collection[str]], *, is_shown: bool) -> str:
         """Return the line about the corrections without a lesson, each once; "" for none.
 
-        ``running``: returns those of sessions that go on, which are theirs to state. ``is_shown``: it is recorded.
+        ``running``: returns the ids of sessions that go on, which state them by themselves. ``is_shown``: record it.
         """
         asked = self.asked()
         if not (new := {*start.asked} - asked) or not (new := new.difference(running())):
@@ -156,11 +156,11 @@ class Ready:
             return  # the disk is full, or read-only: it is shown again, and twice is better than never
 
     def has_rows(self) -> bool:
-        """Return whether the trigger table has rows, or may have some when it is made anew."""
+        """Return whether the trigger table has rows, or may get some when it is rendered again."""
         return self.is_table_old() or bool(self.rows())
 
     def is_table_old(self) -> bool:
-        """Return whether the trigger table is not that of the records at the last refresh."""
+        """Return whether the records have changed since the trigger table was rendered."""
         made_at = self.generation()
         return bool(made_at) and not self._own(self.triggers_file, 160).startswith(self._first_line(made_at))
 
@@ -169,7 +169,7 @@ class Ready:
         return self._table(self.triggers_file, 3)
 
     def has_guards(self) -> bool:
-        """Return whether the table of guards has any, or may have some when it is made anew."""
+        """Return whether the table of guards has rows, or may get some when it is rendered again."""
         return self.are_guards_old() or bool(self._table(GUARDS_FILE, 5))
 
     def are_guards_old(self) -> bool:
@@ -186,7 +186,7 @@ class Ready:
         return guards
 
     def _table(self, path: str, width: int) -> list[list[str]]:
-        """Return the rows of so many texts in the JSON behind the first line of a file; all else in it is ignored."""
+        """Return the rows of ``width`` texts from the JSON behind a file's first line; other rows are ignored."""
         first, _, rest = self._own(path, _TABLE_BYTES_MAX).partition(b"\n")
         try:
             is_ours = bool(rest) and json.loads(first)["mark"] == Changes(self._root).mark() != ""
@@ -210,7 +210,7 @@ class Ready:
             data = homes.read(os.path.join(self._root, path), _BYTES_MAX, follows=True)
             sums[path] = f"{len(data)}-{zlib.crc32(data):08x}" if data else ""
         checks = homes.read(os.path.join(self._root, home, "checks.md"), _BYTES_MAX, follows=True)
-        if checks:  # one may be due by the next hour
+        if checks:  # with the hour, since another check may be due in the next one
             sums["checks.md"] = f"{zlib.crc32(checks):08x}-{time.strftime('%Y-%m-%dT%H', time.gmtime())}"
         return sums
 

@@ -1,9 +1,9 @@
 """Search: lessons, discoveries, corrections and journals that have the words of a query, best first.
 
-Words are joined by OR and ranked by bm25; what has all of them comes first. They are looked up by their stems and as
-prefixes; scripts without blanks, and words with symbols (``C++``, ``--json``, ``.env``), as they are typed. What has
-symbols, or is the beginning of a word but not of its stem, is looked for literally where the index knows too little. No
-part of a query ever reaches SQLite as syntax. Where lessons have embeddings, both rankings are fused.
+Words are joined by OR and ranked by bm25; hits with all of them come first. Words are looked up by their stems and as
+prefixes; scripts without blanks, and words with symbols (``C++``, ``--json``, ``.env``), as typed. If the index gives
+too few hits, the texts are also searched literally, which finds symbols, and prefixes of a word that are none of its
+stem. No part of a query reaches SQLite as syntax. If lessons have embeddings, both rankings are fused.
 """
 
 import re
@@ -33,12 +33,12 @@ QUERY_CHARS_MAX = 2_000
 TERMS_MAX = 32
 SNIPPET_CHARS = 100
 _POOL_MIN = 100
-"""Least number of hits asked of a source: merged records among them become one row."""
+"""Least number of hits to ask of a source, since merged records among them become one row."""
 _WORD_CHARS_MIN = 3
 _COSINE_MIN = 0.25
-"""Least cosine of a lesson that answers a question: a question says less than a lesson in other words."""
+"""Least cosine between a question and a lesson that answers it; low, since a question has fewer words."""
 _PREFIX_CHARS_MIN = 4
-"""Least length of a word that finds longer ones, where any word will do: "all" is not "allocate"."""
+"""Least length of a word that also matches as a prefix where any word is enough: "all" is not "allocate"."""
 _BEFORE_HIT_CHARS = 30
 _PART = " · "
 _FINAL = ".,;:!?…"
@@ -77,7 +77,7 @@ class _Hit(NamedTuple):
 
     Attributes:
         kind: one of ``KINDS``.
-        id: of a pattern or discovery, else "".
+        id: id of the pattern or discovery, else "".
         where: file and line of a page's section: ``agents/velma/JOURNAL.md:12``; "" for a hit with an id.
         snippet: the part that matches, on one line; until ``_displayed`` the rest of its text.
         at: its time, a stamp or a heading's date; "" if unknown.
@@ -159,7 +159,7 @@ def search(
 
 
 _Found = tuple[str, _Hit]
-"""A hit, behind the id of its lesson or discovery, or the place of a section without a lesson."""
+"""Pair of an id, that of the lesson or discovery or else the place of the section, and the hit."""
 
 
 def _interleaved(hits: Sequence[Sequence[_Found]]) -> list[_Found]:
@@ -168,7 +168,7 @@ def _interleaved(hits: Sequence[Sequence[_Found]]) -> list[_Found]:
 
 
 def _deduplicated(hits: Sequence[_Found]) -> list[_Hit]:
-    """Return the hits without page sections whose lesson is among them: one row a lesson."""
+    """Return one hit for each id, and no section of a page whose lesson is among the hits."""
     lessons = {id_ for id_, hit in hits if hit.kind == PATTERN}
     unique: dict[str, _Hit] = {}
     for id_, hit in hits:
@@ -197,7 +197,7 @@ def _clean(text: str) -> str:
 
 
 def _expressions(terms: list[_Term]) -> tuple[str, str]:
-    """Return two full-text expressions: one of all terms, and one of any term, or a word of one without its symbols.
+    """Return two full-text expressions: one for all terms, one for any term or any word in a term with symbols.
 
     Both require what is quoted.
     """
@@ -214,7 +214,7 @@ def _expressions(terms: list[_Term]) -> tuple[str, str]:
 
 
 def _expression(term: _Term, *, is_whole: bool = False) -> str:
-    """Return the full-text expression of a term, "" when no part of it is indexed; its last word may go on."""
+    """Return the full-text expression of a term, "" if no part is indexed; its last word is also a prefix."""
     phrases = similarity.Words(term.text).phrases()
     if not (term.is_quoted or is_whole) and len(term.text) > 1:
         phrases = [phrase if phrase.endswith("*") else f"({phrase} OR {phrase} *)" for phrase in phrases]
@@ -225,7 +225,7 @@ def _expression(term: _Term, *, is_whole: bool = False) -> str:
 
 
 class _Sources:
-    """Records, and the sections of pages in a full-text table in memory; at most ``count`` hits of a kind are found."""
+    """Sources of hits, at most ``count`` of a kind: the records, and the sections of pages in a table in memory."""
 
     def __init__(
         self, workspace: Workspace, sections: Sequence[tuple[Page, Section]], count: int, *, everything: bool
@@ -273,7 +273,7 @@ class _Sources:
         return [hit for pair in held for hit in self._section(*pair)]
 
     def _lessons(self, found: Iterable[tuple[Patterns, str, float]], query: str = "") -> list[_Found]:
-        """Return the hits of (store, id, bm25) of lessons, merged records as one; both rankings are fused."""
+        """Return the hits of lessons, given as (store, id, bm25), merged records as one; both rankings are fused."""
         lessons: dict[str, Pattern] = {}
         ranks: dict[str, float] = {}
         wordings: dict[str, list[str]] = {}
@@ -298,7 +298,7 @@ class _Sources:
         return store.lesson(id_) if id_ in self._grouped else store.get(id_)
 
     def _section(self, page: Page, section: Section) -> list[_Found]:
-        """Return the hit in a section under the id of its lesson; none where that is retired and was not asked for."""
+        """Return the hit in a section with the id of its lesson; none if that is retired and not wanted."""
         where = f"{page.path.relative_to(self._workspace.root)}:{section.line}"
         id_ = self._workspace.patterns.same_text(section.lesson) if section.lesson else ""
         lessons = [lesson for store in self._stores if id_ and (lesson := self._lesson(store, id_)) is not None]
@@ -311,7 +311,7 @@ class _Sources:
 
 
 def _lesson(lesson: Pattern, wordings: Sequence[str]) -> _Hit:
-    """Return the hit of a lesson; ``wordings``: those of the records merged with it that were found."""
+    """Return the hit of a lesson. ``wordings``: texts of the records merged with it that matched."""
     details = _PART.join([*wordings, *lesson.details()])
     who, seen, edits = names.agent_of(lesson.by), lesson.count("seen"), Renderer().edits(lesson)
     return _Hit(PATTERN, lesson.id, "", lesson.text, details, who, lesson.at, seen, not lesson.is_present, edits)

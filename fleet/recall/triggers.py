@@ -40,7 +40,7 @@ Trigger = tuple[tuple[str, str], ...]
 def parse(trigger: str) -> Trigger:
     """Return the entries of a trigger; invalid ones are left out, so that a damaged field shows nothing.
 
-    Those with a ``?`` or ``[...]`` have ``PATTERN_CHARS_MAX`` characters together: each is compiled before a step.
+    Entries with ``?`` or ``[...]`` may have ``PATTERN_CHARS_MAX`` characters in all, since each step compiles them.
     """
     entries, chars = list[tuple[str, str]](), 0
     for entry in trigger[: ENTRIES_MAX * (PATTERN_CHARS_MAX + 80)].split(","):
@@ -57,7 +57,7 @@ def parse(trigger: str) -> Trigger:
 
 
 def check(trigger: str, done: str) -> str:
-    """Return a remark on entries before whose tools ``fleet install`` has no host call fleet, "" for none.
+    """Return a remark on entries for tools before which no installed host calls fleet, "" for none.
 
     Raises:
         UsageError: no entry is valid, so that it shows nothing: nothing was ``done``.
@@ -75,9 +75,9 @@ def check(trigger: str, done: str) -> str:
 def due(
     rows: Sequence[Sequence[str]], shown: Sequence[str], tool: str, command: str, *paths: str
 ) -> list[tuple[str, str]]:
-    """Return id and row of at most three lessons about a call that the session has not seen.
+    """Return id and row of at most three lessons about a call that the session was not shown yet.
 
-    A trigger shows two a session, those with the best evidence: a frequent command must not bring them all.
+    A session is shown at most two lessons with the same trigger, the best-evidenced, however often the command runs.
 
     ``rows``: those of a table, ``[id, trigger, row]``.
     ``shown``: ids that this session has seen before a call.
@@ -99,13 +99,13 @@ def due(
 
 def framed(rows: Iterable[str], delimiter: str) -> str:
     """Return rows as data between two marks that no record can predict."""
-    # Once, over all of it, so that no two records make a mark between them. It only ever gets shorter.
+    # Once over the joined text, so that no two rows form a mark together. A replacement only shortens the text.
     inner = re.sub(re.escape(delimiter), "[…]", "\n".join([OPENING, *rows]), flags=re.IGNORECASE)
     return f"{delimiter}\n{inner}\n{delimiter}"
 
 
 def _is_called(wanted: str) -> bool:
-    """Return whether a tool of a trigger is, or may be, one before which the installed hooks call fleet."""
+    """Return whether a trigger's tool is, or may match, one before which the installed hooks call fleet."""
     fixed = re.split(r"[*?\[]", wanted)[0]
     may_be_mcp = fixed.startswith("mcp__") or (fixed != wanted and "mcp__".startswith(fixed))
     return may_be_mcp or any(_glob(tool, wanted) for tool in ("bash", "read", *_EDITING))
@@ -123,9 +123,9 @@ def _fits(trigger: Trigger, called: str, commands: Sequence[str], files: Sequenc
 
 
 def _glob(subject: str, pattern: str) -> bool:
-    """Return whether a shell pattern matches; ``rm *`` matches ``rm`` alone, too: ``xargs`` may add its arguments.
+    """Return whether a shell pattern matches; ``rm *`` matches ``rm`` alone, too, since ``xargs`` may add arguments.
 
-    The literal parts of a pattern in their order are a prefilter; with stars alone they are all of it.
+    The literal parts must occur in order. This prefilter is the whole test of a pattern with no wildcard but stars.
     """
     if pattern.endswith(" *"):
         subject += " "
@@ -146,7 +146,7 @@ def _is_compiled(pattern: str) -> bool:
 
 
 def _commands(command: str) -> list[str]:
-    """Return a command line and each command in it, with and without its wrappers; one in quotes may be among them."""
+    """Return a command line and each command in it, with and without wrappers; parts of quoted texts may be there."""
     from fleet.text import shell  # 5 ms that an edit need not spend
 
     parsed = shell.Command(command.strip())

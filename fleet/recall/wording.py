@@ -26,8 +26,8 @@ STANDING, _NO_DISCOVERY, _ORIGIN, _EMPTY, _FRONT = (
     each.format(command=LOG_A_CORRECTION)
     for each in Path(__file__).with_name("data").joinpath("pages.txt").read_text("utf-8").split("\n---\n")
 )
-"""Request to every agent, at a start's end; and texts of pages: where there is no discovery, or no lesson, how a page
-came to be, and the beginning of the branch's."""
+"""Request to every agent at the end of a start, and texts of pages: no discovery yet, origin of a page, no lesson yet,
+and the beginning of the branch's front page."""
 UNREADABLE = "(nothing that can be shown)"
 
 _EMOJI_CHARS_MAX = 8
@@ -37,9 +37,9 @@ _FIRST_DAY, _LAST_DAY = "2000", "2100"  # a page of the branch is made without a
 def not_working(pattern: Pattern) -> str:
     """Return the reason why a lesson does not work, in words, or "" for a lesson without one.
 
-    It does not work when its users say (``fleet feedback``) that it hurt more often than it helped, or when a replica
-    that had seen it relapsed since it was published. Counters bear no time: a relapse is dated by the replica's newest
-    occurrence, so one from before the promotion, as the third occurrence may be, does not count until another follows.
+    It does not work if it hurt more often than it helped (``fleet feedback``), or if a replica that was shown it has
+    relapsed since it was published. Counters bear no time, so a relapse is dated by the replica's newest occurrence: a
+    relapse from before the promotion, as the third occurrence may be, does not count until another occurrence follows.
     """
     hurt, helped = pattern.count("hurt"), pattern.count("helped")
     if hurt > helped:
@@ -74,7 +74,7 @@ class Renderer:
         self.named = cache(self._named)  # a few agents wrote all of a page
 
     def _named(self, agent: str) -> str:
-        """Return an agent's name behind its emoji, when that is known and short enough to be one."""
+        """Return an agent's name behind its emoji, if there is one and it is short enough."""
         mark = readable(self._members.get(agent))
         return f"{mark if len(mark) <= _EMOJI_CHARS_MAX else ''} {readable(agent)}".strip()
 
@@ -373,19 +373,19 @@ def session_context(
 ) -> str:
     """Return the context of a session's start, in at most ``chars_max`` characters.
 
-    Memory has the first claim on the room, up to its own limit, and all the rest has ``rest_max`` at most: pending
-    decisions, new lessons, other lessons and discoveries share it, while a row fits. A memory beyond its limit has what
-    they leave. A record is shown whole or left out; lessons longer than ``_LESSON_CHARS_LONG`` come last.
+    The memory has the first claim on the room, up to its own limit. Pending decisions, new lessons, other lessons and
+    discoveries share at most ``rest_max`` characters. A memory beyond its limit gets what these leave. A record is
+    shown whole or left out; lessons longer than ``_LESSON_CHARS_LONG`` come last.
 
     ``memory``: the hot part of its ``memory.md``, screened.
     ``patterns``: the clan's lessons for the context, best first; ``news`` are new since the agent's last session.
     ``delimiter``: the mark at both ends, random: no record may predict it.
     ``fresh``: ids of the new discoveries, which come before the others.
     ``total``: number of lessons besides the new ones, when ``patterns`` are only some of them.
-    ``opposed``: number of those among them that contradict each other, which ``patterns`` do not have.
-    ``standing``: fleet's request to every agent, behind the second mark: it is no record.
-    ``by``: id to author, of records of others: the lessons of one author fill at most a third of the room, and so do
-        the discoveries.
+    ``opposed``: number of lessons in ``total`` that contradict each other, and so are not in ``patterns``.
+    ``standing``: fleet's request to every agent, which stands behind the second mark, since it is no record.
+    ``by``: authors of others' records, by id. The lessons of one author fill at most a third of the room, and so do
+        its discoveries.
     """
     remark = _GAP + note if note else ""
     request = f"\n{standing}" if standing else ""
@@ -409,7 +409,7 @@ def session_context(
 
 
 def _blocks(sections: Sequence[_Section], room: int) -> list[str]:
-    """Return the sections as texts within so many characters: each next row is of the section with the fewest."""
+    """Return the sections as texts within ``room`` characters. The section with the fewest gets the next row."""
     shown = [list[str]() for _ in sections]
     room -= sum(len(section.shown(())) for section in sections)
     turns = [(0, number, 0) for number, section in enumerate(sections) if section.rows]
@@ -451,7 +451,7 @@ def _decisions(lines: Sequence[str]) -> _Section:
 
 
 class _Shares:
-    """Room for the lessons, or the discoveries, of each other author."""
+    """Room that is left for the lessons, or the discoveries, of each author elsewhere, characters."""
 
     def __init__(self, by: Mapping[str, str], chars_max: int) -> None:
         self._by = by
@@ -474,7 +474,7 @@ def _lessons(
     renderer: Renderer,
     shares: _Shares,
 ) -> _Section:
-    # Long ones at the end, all still in their order: one page of text must not crowd out ten lessons.
+    # Long lessons come last, each group in its order: one page of text must not crowd out ten lessons.
     in_order = sorted(best[:LESSONS_MAX], key=lambda each: len(each.text) + len(each.correct) > _LESSON_CHARS_LONG)
     listed = ((lesson.id, renderer.lesson(lesson)) for lesson in in_order)
     rows = [row for id_, row in listed if shares.takes(id_, row)]

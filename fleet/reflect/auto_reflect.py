@@ -64,12 +64,12 @@ class Entry(NamedTuple):
 
     @property
     def rule(self) -> str:
-        """The text of its rule, without how often it came up."""
+        """Text of the rule, without the evidence."""
         return f"{self.item} {re.sub(_EVIDENCE, '', self.detail)}".strip()
 
     @property
     def on_page(self) -> "Entry":
-        """The row as the scratchpad's table gives it back."""
+        """The row as it reads once it was written into the scratchpad's table."""
         return _entry(_as_row(self.category, self.item, self.detail), "") or self
 
     @classmethod
@@ -88,7 +88,7 @@ class Entry(NamedTuple):
             after = candidates[index + 1].text.strip() if index + 1 < len(candidates) else ""
             if is_header := bool("|" in text and "-" in after and re.fullmatch(_RULE, after)):
                 is_categorised = _plain(Page.cells(text)[0]) == "category"
-            # Nor is an observation an entry, whose heading a person deleted.
+            # An observation is no entry: it is here if a person deleted the heading above it.
             is_observation = Whose.named_on(row) is not None and Statement.observed([row])
             if not text or is_header or is_observation or re.fullmatch(rf"```.*|~~~.*|{_RULE}", text):
                 continue
@@ -107,7 +107,7 @@ class Scratchpad:
         self._text = text
 
     def directive(self) -> tuple[str, str]:
-        """Return the mode of promotion, and why another word counts as "suggest", the default; "" for none."""
+        """Return the mode of promotion, and a remark on an unknown mode, which counts as "suggest"; "" for none."""
         first = rows("\n".join(self._text.splitlines()[:_DIRECTIVE_LINES]))
         directives = (re.fullmatch(_DIRECTIVE, comment) for row in first for comment in row.comments)
         mode = next((match[1].lower() for match in directives if match), SUGGEST)
@@ -147,13 +147,13 @@ class Scratchpad:
         return _with_rows(self._text or TEMPLATE, READY, _READY_HEAD, lines)
 
     def without(self, entry: Entry) -> str:
-        """Return the page without one row of ``## Ready to Promote``, where it has it."""
+        """Return the page without one row of ``## Ready to Promote``; the page as it is without such a row."""
         page = Page.parse(self._text)
         same = (each.number - 1 for each in Entry.listed(page, READY) if each[:-1] == entry[:-1])
         return page.without([*islice(same, 1)])
 
     def with_promoted(self, day: str, entry: Entry, section: str, evidence: str) -> str:
-        """Return the page with a row under ``## Auto-Promoted``, and without that of ``## Ready to Promote``."""
+        """Return the page with the row moved from ``## Ready to Promote`` to ``## Auto-Promoted``."""
         row = _as_row(day, entry.category, entry.item, section, evidence)
         return _with_rows(self.without(entry), PROMOTED, _PROMOTED_HEAD, [row])
 
@@ -165,9 +165,9 @@ class Scratchpad:
         return [cells[2] for cells in table if len(cells) >= 3 and cells[0].casefold() != "date"]
 
     def compressed(self, day: str, kept: Collection[str] = ()) -> tuple[str, list[str]]:
-        """Return the page without its oldest observations, and those lines; as it is at ``LINES_MAX`` or below.
+        """Return the page without its oldest observations, and their lines; unchanged with ``LINES_MAX`` or fewer.
 
-        Only lines that fleet wrote, by their comment, go; those of ``kept`` stay, and do not count.
+        Only lines with fleet's comment are removed. The lines of ``kept`` stay, and do not count.
         """
         page = Page.parse(self._text)
         kept_rows = {at for at, line in enumerate(page.lines) if line.rstrip("\r\n") in kept}
@@ -222,7 +222,7 @@ def _labelled(line: str) -> tuple[str, str]:
 def _entry(text: str, category: str, *, has_own: bool = False) -> Entry | None:
     """Return a row's entry; None for prose and a template.
 
-    ``has_own``: the first of three cells is its category, also an unknown one.
+    ``has_own``: the first of three or more cells is the category, even if it is an unknown one.
     """
     match = re.fullmatch(_BULLET, text)
     body = (match["text"] if match else text).strip()
@@ -252,7 +252,7 @@ _NAMED = {"gotcha": GOTCHA, "pattern": PATTERN, "boundary": BOUNDARY, "boundarie
 
 def _as_row(*cells: str) -> str:
     lines = (" ".join(each.split()).replace("|", "\\|") for each in cells)
-    # A backtick without its other would pair with one of a later cell, and hide the bars between them.
+    # A single backtick would pair with one of a later cell, and hide the bars between them.
     clean = (each.replace("`", "'") if each.count("`") % 2 else each for each in lines)
     return f"| {' | '.join(clean)} |"
 
@@ -275,7 +275,7 @@ DAILY_LOG_NAME = ".agents/logs/YYYY-MM-DD.md"
 _TITLES = {PATTERN: "Patterns", BOUNDARY: "Boundaries", GOTCHA: "Gotchas"}
 _FLAG = "reads as a directive: a person decides; "
 _EVIDENCE = rf"\(?(?:{_FLAG})?\d+ sessions, [-\d]{{10}}(?: to [-\d]{{10}})?\)?$"
-"""The end of a detail (``consolidating``): how often the row came up, and when; the flag is for who decides alone."""
+"""End of a detail (``app/consolidating``): how often the row came up, and when. The flag is for a person's decision."""
 _CONFLICT = r"(?m)^(?:<{7}|>{7}|={7}|\|{7})(?: |$)"
 _NAME = r"(?<![\w./-])(?:\./)?\.agents\.local\.md(?![\w.-]*backup)(?![\w-])"
 _STAYS = ("ready to promote", "auto-promoted", "auto-reflect", "gitignore", "git-ignore", "backup")
@@ -324,7 +324,7 @@ class AgentsFile:
     def with_daily_logs(self) -> str:
         """Return the file with the daily log named instead of the scratchpad.
 
-        Lines about the directive, the rows that wait, or git stay: those are in the scratchpad still.
+        Lines about the directive, rows that wait, or git are unchanged, since all of that is still in the scratchpad.
         """
         return "".join(
             line if any(each in line.casefold() for each in _STAYS) else re.sub(_NAME, DAILY_LOG_NAME, line)
@@ -374,7 +374,7 @@ _NOTHING = frozenset({"", "none", "nothing", "n/a", "na", "-", "—", "(none)", 
 class Block(NamedTuple):
     """One session's block of a daily log. ``is_whole``: it has more than observations.
 
-    ``at``: its minute, or day; ``stamp``: its second, and ``run``: the reflection that it was written from, or "".
+    ``at``: its time to the minute, or its day; ``stamp``: to the second; ``run``: the reflection behind it, or "".
     """
 
     session: str
@@ -386,7 +386,7 @@ class Block(NamedTuple):
 
     @classmethod
     def of(cls, entry: Sequence[Row], at: str, unnamed: str) -> "Block":
-        """Return the block of a heading and the rows below it; ``unnamed``: its session's key where none is named."""
+        """Return the block of a heading and the rows below it; ``unnamed``: the session's key if none is named."""
         marks = [row for row in entry if row is entry[0] or not row.text.strip()]
         by = next((each for row in marks if (each := Whose.named_on(row)) is not None), None)
         named = (re.fullmatch(_RUN, each) for row in marks for each in row.comments)

@@ -1,9 +1,9 @@
 """Clusters: lessons that say the same in other words, grouped while evidence is weighed.
 
-A cluster is a view: records and ids stay as they are. The most-used wording stands for it, one that was logged here
-before all others. Two wordings belong together when their words, and where lessons have embeddings their meaning, are
-close and no difference matters; every two wordings of a cluster do (complete link). Likely pairs, opposite ones, and
-those whose right ways have no word in common, are for a person or an agent to decide.
+A cluster is a view: records and ids stay as they are. Its representative is the most-used wording, but wordings that
+were logged here come first. Two wordings say the same if their words (with embeddings, also their meaning) are close
+and no difference matters; this holds for every two wordings of a cluster (complete link). A person or an agent decides
+on likely pairs, on opposites, and on close pairs whose right ways have no word in common.
 
 The same lessons in any order give the same clusters: all are compared at once, at most ``LESSONS_MAX`` (docs/adr/0019).
 Statements of several sessions are grouped alike (``Recurrence``).
@@ -34,19 +34,19 @@ from fleet.text.similarity import NEAR_MIN, TURNS, ParsedText, is_stop
 
 LESSONS_MAX = 2_000
 MEMBERS_MAX = 24
-"""Wordings of a cluster at most: a flood of them is no better evidence."""
+"""Greatest number of wordings in a cluster: a flood of them is no better evidence."""
 JOIN_MIN = 0.65
-"""Closeness from which on two wordings say the same, where no difference matters."""
+"""Least closeness of two wordings that say the same, if no difference matters."""
 NEARLY_MIN = 0.45
-"""The same where their meaning is close, too. Two texts with less are neither one lesson nor opposites."""
+"""The same, if their meaning is close, too. Texts that are less close are neither one lesson nor opposites."""
 MEANING_MIN = 0.75
-"""Cosine from which on meaning is that close."""
+"""Least cosine of texts whose meaning is close."""
 COUNTED_MIN = 0.85
-"""Closeness from which on a lesson that no agent stated is counted for a known one, which is final and for all."""
+"""Least closeness at which a lesson that no agent stated counts as a known one. High: that is final, and for all."""
 LIKELY_MIN = 0.55
-"""Closeness from which on a pair is for a person to decide."""
+"""Least closeness of a pair that a person is asked about."""
 ASKED_MAX = 50
-"""Pairs that are kept for a review, the closest first."""
+"""Greatest number of pairs that are kept for a review, the closest first."""
 
 PARTNERS_MAX = 20
 """Greatest number of texts that each of many is compared with."""
@@ -69,7 +69,7 @@ class Closeness(NamedTuple):
         differs: their differences, of ``DIFFERENCES``.
         is_doubtful: one may say another thing (``ParsedText.is_doubtful``).
         is_part: one says more, which may be a condition.
-        is_turned: they have the same words, but for one at most or for opposites, and contradict each other.
+        is_turned: they contradict each other: they have the same words, except for one word or two opposites.
     """
 
     score: float
@@ -80,9 +80,9 @@ class Closeness(NamedTuple):
 
 
 class Comparison(msgspec.Struct):
-    """Result of a comparison: two hashes of texts, in their order, to their closeness; None for two that are not close.
+    """Result of a comparison: closeness by the hashes of two texts, in their order; None for texts that are not close.
 
-    It is valid wherever the texts stand, for one version: another may compare otherwise.
+    It depends on the texts alone, and is valid for one version of fleet, since another one may compare otherwise.
     """
 
     close: dict[str, Closeness | None] = {}
@@ -193,10 +193,10 @@ class Clusters(NamedTuple):
         """Return the clusters of lessons, and the pairs for a review.
 
         ``words``: texts of the lessons by id, each merged set as one.
-        ``lookup``: returns a lesson; called for those of pairs that surely say the same.
+        ``lookup``: returns a lesson by its id; called for the lessons of pairs that surely say the same.
         ``apart``: pairs of ids, the smaller first, that a person keeps apart.
-        ``last``: the last comparison; afterwards this one.
-        ``more``: ids of merged sets among them, each with another wording: the set says that, too.
+        ``last``: the last comparison, which is updated to this one.
+        ``more``: further wordings of merged sets, each with the id by which the set is in ``words``.
         """
         ids = sorted(words)
         number = {each: index for index, each in enumerate(ids)}
@@ -219,7 +219,7 @@ class Clusters(NamedTuple):
         found = ((each, lookup(each)) for each in sorted({each for pair in joined for each in pair.ids}))
         lessons = {each: lesson for each, lesson in found if lesson is not None}
         ways = _ways(lessons)
-        # Agents word what they did instead in many ways, but of one lesson seldom without a word in common.
+        # Agents word the right way of one lesson in many ways, but seldom without a word in common.
         groups = _complete_link([each for each in joined if not _are_apart(*map(ways.get, each.ids))])
         together = {ids for group in groups for ids in combinations(sorted(group), 2)}
         pairs_left = _closest([*joined, *likely], but=together | {each.ids for each in turned})
@@ -264,7 +264,7 @@ NOT_COMPARED = Clusters()
 
 
 def same_text_among(texts: Sequence[str], text: str) -> int | None:
-    """Return the number of the text that surely says the same as another one, by words alone; None for none."""
+    """Return the number of the text that surely says the same as another one, by words alone, or None."""
     *others, mine = ParsedText.of([*texts, text])
     compared = [_closeness(each, mine, COUNTED_MIN) for each in others]
     sure = [(each.score, -number) for number, each in enumerate(compared) if each and _say_the_same(each, 0.0)]
@@ -293,7 +293,7 @@ def _ways(lessons: Mapping[str, Pattern]) -> dict[str, frozenset[str]]:
 
 
 def _are_apart(one: frozenset[str] | None, other: frozenset[str] | None) -> bool:
-    """Return whether the words of two right ways have none in common; False where one is not known."""
+    """Return whether two right ways have no word in common; False if one of them is not known."""
     return bool(one and other and one.isdisjoint(other))
 
 
@@ -314,7 +314,7 @@ def _complete_link(pairs: Sequence[_Pair]) -> list[set[str]]:
 def _rank(lesson: Pattern) -> tuple[bool, int, str, str]:
     """Return the sort key of a wording: those logged here first, then the most used, of equals the oldest.
 
-    Else whoever may push could put other words in the place of a lesson of one's own.
+    Otherwise anybody who may push could replace the words of a lesson that was logged here.
     """
     return lesson.mine.isdisjoint(lesson.adds), -lesson.count("seen"), lesson.at, lesson.id
 
@@ -341,7 +341,7 @@ class Wordings(NamedTuple):
 _APART = "two lessons"
 """Kind under which ``local.db`` keeps the pairs that a person here keeps apart."""
 _HOLDS = "holds"
-"""The same of the pairs of which a person here let the first hold, and retired the second."""
+"""Kind of the pairs of which a person here decided that the first holds, and retired the second."""
 
 
 class Weighing:
@@ -365,11 +365,11 @@ class Weighing:
         self._workspace.state.disagree(_APART, " ".join(sorted(pair)))
 
     def keep_first(self, kept: str, retired: str) -> None:
-        """Note that of two lessons that contradict each other a person here let the first hold."""
+        """Note a person's decision here that the first of two contradicting lessons holds."""
         self._workspace.state.agree(_HOLDS, f"{kept} {retired}", self._workspace.wall())
 
     def overruled(self, *, forget: bool = False) -> list[str]:
-        """Return a sentence for each lesson that was to hold by an answer here, and that others retired as well."""
+        """Return a sentence for each lesson that holds by a decision here, and that others retired all the same."""
         state, sentences = self._workspace.state, list[str]()
         for pair in state.agreed(_HOLDS):
             lessons = self._workspace.patterns.lessons_of(pair.split())
@@ -393,9 +393,9 @@ class Weighing:
         return [int(generation), embedded, sorted(self.decided())]
 
     def clusters(self, own: Callable[[], Iterable[str]] = tuple) -> Clusters:
-        """Return the clusters of the clan's lessons as of now; they are computed where their key has changed.
+        """Return the current clusters of the clan's lessons; they are computed only if their key has changed.
 
-        ``own``: returns ids of the lessons that the agents here logged, newest first; called in a large clan alone.
+        ``own``: returns ids of the lessons that the agents here logged, newest first; only called in a large clan.
         """
         patterns = self._workspace.patterns
         with self._workspace.db.snapshot():
@@ -435,9 +435,9 @@ class Weighing:
         return "", NOT_COMPARED  # nothing is cached, or by another version
 
     def contradicted(self) -> dict[str, tuple[str, ...]]:
-        """Return the lessons that others contradict, in any wording, as last compared: from their ids to the others'.
+        """Return for each contradicted lesson, in any wording, the ids of those that contradict it, as last compared.
 
-        Only those of pairs that both stand are among them: somebody may have decided since.
+        A pair is left out if one of its lessons was retired since: somebody may have decided it.
         """
         clusters, against = self.last_clusters(), dict[str, tuple[str, ...]]()
         lessons = self._workspace.patterns.lessons_of({each for pair in clusters.opposed for each in pair.ids})
@@ -461,7 +461,7 @@ def _words_of(patterns: Patterns, own: Callable[[], Iterable[str]]) -> dict[str,
 def _merged_words(patterns: Patterns, words: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the other wordings of merged sets, with the id that stands for the set.
 
-    A merge gives the record that stands for it the words of the first one: what it was logged as counts then.
+    A merge may give a record the words of another one. In that case its own words are those that it was logged with.
     """
     groups = patterns.groups()
     sets = {each: groups[each] for each in words if each in groups}
@@ -479,9 +479,9 @@ def _merged_words(patterns: Patterns, words: Mapping[str, str]) -> Iterator[tupl
 
 
 SESSIONS_MIN = 3
-"""Separate sessions of a recurrence that is suggested for AGENTS.md."""
+"""Least number of separate sessions of a recurrence that is suggested for AGENTS.md."""
 TEXTS_MAX = 3_000
-"""Wordings that are compared, the newest."""
+"""Greatest number of wordings that are compared, the newest."""
 _WORDS_MIN = 2
 
 
@@ -515,7 +515,7 @@ class Recurrence(NamedTuple):
     def separate_sessions(statements: Sequence[Statement]) -> tuple[str, ...]:
         """Return the keys of the separate sessions of statements, by time.
 
-        Those without an id are one of each day, and none on a day of a session with an id, which may have written both.
+        Sessions without an id count as one a day; as none on the day of a session with an id, which may be the same.
         """
         by_time, days = sorted(statements, key=_by_time), {each.at[:10] for each in statements if each.is_known}
         first = {each.at[:10]: each.session for each in reversed(by_time) if not each.is_known}
@@ -526,7 +526,7 @@ class Recurrence(NamedTuple):
     def among(
         cls, statements: Iterable[Statement], known: Sequence[str] = (), compared: Callable[[str], str] = str
     ) -> "tuple[list[Recurrence], dict[int, list[Statement]]]":
-        """Return the recurrences of whole statements, and those that say the same as a known text by its number.
+        """Return the recurrences of whole statements, and the statements that repeat a known text, by its index.
 
         ``compared``: returns the part of a text that is compared.
         """

@@ -1,9 +1,9 @@
 """Consolidation of daily logs into topics: the lock file, the three gates, and the four phases of a plan. Pure.
 
-A plan has the new texts of files: nothing is written here, no file is ever removed, and the same input gives the same
-plan; once it was applied, an empty one. Of an existing topic file of ``.agents/topics`` only the History grows and the
-day of change moves. The index, ``.agents/local.md``, has one line for each topic, between the lines that people put
-there. A monolithic scratchpad is migrated to all of these.
+A plan has the new texts of files. Nothing is written here, no file is ever removed, and the same input gives the same
+plan; after a plan was applied, the next one is empty. In an existing topic file of ``.agents/topics`` only the History
+and the day of change are updated. The index, ``.agents/local.md``, has one line for each topic, beside the lines of
+people. A monolithic scratchpad can be migrated to all of these.
 """
 
 import json
@@ -32,7 +32,7 @@ GATE_SESSIONS_MIN = 5
 STALE_MINUTES = 30
 """A lock that is older is stale."""
 RECURRED_MIN = 2
-"""Separate sessions of a recurrence that becomes a topic."""
+"""Least number of separate sessions of a recurrence that becomes a topic."""
 AUTO, FORCE = "auto-consolidation", "force-consolidation"
 
 _HOUR_MS = 3_600_000
@@ -66,7 +66,7 @@ _DATE = re.compile(r"(?<![\w=:/@.-])\(?\d{4}-\d\d(?:-\d\d)?\)?(?![\w-])", re.ASC
 _SLUG_CHARS_MAX = 60
 _TITLE_CHARS_MAX = 80
 _POINTER_TITLE_MIN = 20
-"""Characters of a title that a pointer has at least, beside a long file name of a person's."""
+"""Least number of characters that a pointer's title has room for, however long the name of a person's file is."""
 _WHERE_MAX = 8
 _SECTIONS = {"pattern": "Patterns", "gotcha": "Gotchas", "preference": "Preferences"}
 
@@ -99,7 +99,7 @@ class Lock(NamedTuple):
         with suppress(ValueError, RecursionError, AttributeError):
             fields = json.loads(data[:_LOCK_BYTES_MAX].decode("utf-8-sig"))
             last, by, at = (fields.get(name) for name in _FIELDS)
-            # One without these fields is another tool's: it may be held, and nobody could tell.
+            # An object without these fields is another tool's, and nobody can tell whether that holds it.
             if not (fields and fields.keys().isdisjoint(_FIELDS)) and (not last or dates.to_ms(last)):
                 return cls(dates.to_ms(last) or 0, str(by or "")[:120], dates.to_ms(at) or 0)
         return cls(trouble=f"is no JSON object with {', '.join(_FIELDS)} in a known form")
@@ -110,11 +110,11 @@ class Lock(NamedTuple):
         return bool(self.by or self.at_ms)
 
     def last_before(self, now_ms: int) -> int:
-        """Return the last consolidation; 0 for never, and for a time a day ahead, which must close no gate."""
+        """Return the time of the last consolidation; 0 for never, and for one over a day ahead, which is a mistake."""
         return self.last_ms if 0 < self.last_ms <= now_ms + HOURS_MIN * _HOUR_MS else 0
 
     def is_live(self, now_ms: int) -> bool:
-        """Return whether its holder may still be at work; a lock of the future is as stale as an old one."""
+        """Return whether its holder may still be at work. A lock from the future is as stale as an old one."""
         return self.is_taken and abs(now_ms - self.at_ms) <= STALE_MINUTES * _MINUTE_MS
 
     def render(self) -> bytes:
@@ -126,7 +126,7 @@ class Lock(NamedTuple):
 class Gates(NamedTuple):
     """The three gates of a consolidation.
 
-    ``hours``: since the last one, None for none; ``holder``: of the lock, "" for nobody; ``trouble``: as of the lock.
+    ``hours``: hours since the last consolidation, None for none; ``holder``, ``trouble``: those of the lock, or "".
     """
 
     hours: float | None
@@ -136,7 +136,7 @@ class Gates(NamedTuple):
 
     @classmethod
     def of(cls, lock: Lock, blocks: Iterable[Block], now_ms: int, own: str = "") -> "Gates":
-        """Return the gates; the session of the key ``own`` has not ended yet, and does not count."""
+        """Return the gates. The session with the key ``own`` has not ended yet, and does not count."""
         last = lock.last_before(now_ms)
         sessions = {one.session for each in blocks if each.ends_ms > last for one in each.statements} - {own}
         holder = (lock.by or "somebody") if lock.is_live(now_ms) else ""
@@ -212,7 +212,7 @@ class Topic(NamedTuple):
 
     @property
     def seen(self) -> str:
-        """Number of sessions in the form of a pointer; "" for none."""
+        """Number of sessions as a pointer shows it; "" for none."""
         number = len(self.sessions)  # without a comma: the pointer is read again, by other tools, too
         return f"(seen {number} session{'' if number == 1 else 's'})" if number else ""
 
@@ -310,15 +310,15 @@ def _merged_row(day: str, session: str) -> str:
 def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[str]) -> tuple[str, list[str], int]:
     """Return the index with one pointer for each topic, its dropped pointers, and the number of topics without room.
 
-    Topics with trouble keep their pointer, ``contradicted`` ones have none. Where there is no room for all, a person's
-    pointers come first, then those of more sessions, of equals those that are there.
+    Topics with trouble keep their pointer; ``contradicted`` ones get none. If there is no room for all, a person's
+    pointers come first, then those with more sessions; of equals those that are in the index already.
     """
     topic_at = {each.path.removeprefix(".agents/"): each for each in topics if each.path not in contradicted}
     before = (text or _INDEX_HEAD).splitlines(keepends=True)
     lines, ranked = _ranked(before, topic_at)
 
     def index(number: int) -> str:
-        """Return the index with so many of the ranked pointers, the first ones."""
+        """Return the index with the first ``number`` of the ranked pointers."""
         dropped, by_section = {each.at for each in ranked[number:]}, dict[str, list[str]]()
         for each in (each for each in ranked[:number] if each.at < 0):
             by_section.setdefault(_SECTIONS.get(each.topic.type, _SECTIONS["pattern"]), []).append(_pointer(each.topic))
@@ -335,7 +335,7 @@ def _with_pointers(text: str, topics: Sequence[Topic], contradicted: Collection[
 
 
 class _Ranked(NamedTuple):
-    """Pointer by its rank, at a line of the index, -1 for a new one; it may be dropped."""
+    """Pointer that may be dropped, with its rank, its line in the index (-1: it is new) and its topic."""
 
     rank: tuple[bool, int, bool, str, int]
     at: int
@@ -395,7 +395,7 @@ def _pointer(topic: Topic) -> str:
 class Plan(NamedTuple):
     """Plan of a consolidation: the new text of each changed file, the report of each phase, and titles of topics.
 
-    ``merged``: those that have more sessions now; ``flagged``: recurrences that are no topics, but read as directives.
+    ``merged``: of those that get more sessions; ``flagged``: recurrences that read as directives, and become no topics.
     """
 
     files: dict[str, str]
@@ -412,9 +412,9 @@ class Plan(NamedTuple):
         blocks: Sequence[Block],
         taken_back: Sequence[str] = (),
     ) -> "Plan":
-        """Return the changes of the topics and the index by these daily logs.
+        """Return the plan of the changes that daily logs bring to the topics and the index.
 
-        ``taken_back``: texts of topics that were undone: a text that says the same becomes none again.
+        ``taken_back``: texts of topics that were undone: a recurrence that says the same becomes no topic again.
         """
         known = {path: Topic.read(path, data) for path, data in sorted(files.items())}
         numbered = [(path, text) for path, each in known.items() for text in each.texts]
@@ -424,7 +424,7 @@ class Plan(NamedTuple):
         kept, skipped = [each for each, why in judged if not why], Counter(why for _, why in judged if why)
         dated = map(_with_absolute_dates, kept)  # before texts are compared: else a topic would be new each time
         texts = [*(text for _, text in numbered), *taken_back]
-        # Whatever the day, it is one thing.
+        # Dates are left out of the comparison, since the same thing on another day is one recurrence.
         recurrences, matched = Recurrence.among(dated, texts, partial(_DATE.sub, " "))
         recurred = [each for each in recurrences if len(each.sessions) >= RECURRED_MIN]
         flagged = tuple(each.text for each in recurred if each.is_directive)

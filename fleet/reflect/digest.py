@@ -1,12 +1,12 @@
 """Digest of a session for a reflector: its transcript, screened, within a budget of tokens.
 
-The first and the last tenth are whole; between them rows go in by their kind, the output of tools last. The digest
+The first and the last tenth are whole; between them rows are chosen by their kind, the output of tools last. The digest
 counts what it leaves out. Every row has the number of its line in the transcript. All of it is untrusted text: nothing
 here acts on it, and host frames in it are made inert.
 
-The session also supports a reflector's statements (``Support``, docs/adr/0021): where their quotation is part of what a
-person typed, or of a failure that was fixed, and their own words are rather those than of a text that was only read;
-where they name nothing that neither had, and turn round nothing that a person said.
+``Support`` checks the statements of a reflector against the session (docs/adr/0021). Their quotation must be part of
+what a person typed, or of a failure that was fixed, and their own words must be closer to these than to a text that was
+only read. They must name nothing that is in neither, and must not reverse what a person said.
 """
 
 import re
@@ -177,7 +177,7 @@ _ENDS_PASTE = re.compile(r"^(?:-{3,}|={3,})\s*$")
 
 
 class Support:
-    """Support for statements in a session."""
+    """Check of statements against one session: its texts by their origin (typed, done, failed, only read)."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         typed, read, done = list[str](), list[str](), list[str]()
@@ -246,7 +246,7 @@ class Support:
         return self._only_read({*_stems(statement)}, places, self._known | context)
 
     def _is_turned(self, statement: str) -> bool:
-        """Return whether each of the person's sentences that have most of a statement's words turns it round."""
+        """Return whether the person's sentences that have most of a statement's words all say the opposite."""
         words = {*_stems(statement)}
         shares = [_share(words, stems) for _, stems in self._sentences]
         most = max(shares, default=0.0)
@@ -257,7 +257,7 @@ class Support:
         return all(TURNS.intersection(mine.differences(other)) for other in others)
 
     def _only_read(self, words: set[str], places: Iterable[set[str]], known: set[str]) -> str:
-        """Return that a statement, or what it adds to known words, is from a text that was only read; "" otherwise."""
+        """Return a reason if a statement, or what it adds to known words, was only read somewhere; else ""."""
         own, added = _share(words, self._typed_stems), words - known
         for place in places:
             share = _share(words, place)
@@ -323,7 +323,7 @@ def _windows(text: str) -> Iterator[set[str]]:
 
 
 def _names(text: str) -> Iterator[str]:
-    """Yield the hosts, paths, figures and other names of a text, but for those that it warns of."""
+    """Yield the hosts, paths, figures and other names of a text, except those that it warns of."""
     text = text.rpartition(" ")[0] if text.endswith("…") else text
     yield from (each for each in _flat(text).split() if any(map(str.isdigit, each)))
     for parsed in ParsedText.of(_SENTENCE.findall(text)):

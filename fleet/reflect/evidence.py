@@ -1,14 +1,14 @@
-"""Evidence: the rules that make a lesson permanent, over records, and the witnesses of what writers say.
+"""Evidence: the rules by which records make a lesson permanent, and the witnesses of what writers say.
 
 Only an agent's *own* third occurrence, logged in this folder, enters its memory without a person. Relapses count there,
-since an agent that repeats a mistake whose lesson it had read needs the lesson most. What another replica of its name
-counted is proposed with it, since lines are not signed. A lesson of *others* is proposed by independent evidence
-(docs/adr/0020): relapses, which say that it is read and not that it is true, and imported records, which are no agent,
-count nothing there.
+since an agent that repeats a mistake whose lesson it had read needs the lesson most. If replicas of the agent's name
+elsewhere are needed for the third one, the lesson is only proposed, since lines are not signed. A lesson of *others* is
+proposed on independent evidence (docs/adr/0020). Relapses do not count there, since they show that a lesson is read and
+not that it is true; neither do imported records, which are no agent's.
 
-Witnesses: git has the committers of a writer's file, and the file in which a column arrived. Writers that share one of
-these are one witness, and so are the writers of this folder, and all unknown ones. Both can be invented: this tells
-careless floods from evidence, and is no proof.
+Witnesses: git knows the committers of a writer's file, and the file in which a column arrived. Writers that share one
+of these are one witness; so are all writers of this folder, and all unknown ones. Both can be forged: this tells
+careless floods from evidence, and proves nothing.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from fleet.store.workspace import Workspace
 from fleet.text.screening import counted, readable
 
 Witness = Callable[[str, str], str]
-"""From the id of a lesson and a writer to the witness of what that writer says: a name that stands for one person."""
+"""Function from a lesson's id and a writer to the witness of that writer's words, a name that stands for one person."""
 
 OWN, CLAN, NAMESAKE, PERSON = "own", "clan", "namesake", "person"
 RETIRED = "retired"
@@ -64,7 +64,7 @@ class _Independent(NamedTuple):
 
 
 def _by_agent(_: str, writer: str) -> str:
-    """Return the agent of a writer: each agent is the witness of its own words."""
+    """Return the agent of a writer as its witness."""
     return names.agent_of(writer)
 
 
@@ -97,7 +97,7 @@ class Evidence:
                 evidence = f"seen {named:,} by {self._agent}, {own:,} of them here"
                 candidates.append(((1, -others.agents, -others.seen), pattern, NAMESAKE, evidence))
         candidates.sort(key=lambda each: each[0])
-        # Screening is slow, and only for those that have the numbers.
+        # Screening is slow, so only lessons with enough evidence are screened.
         admitted = ((each, why, evidence) for _, each, why, evidence in candidates if self.admits(each))
         return [Due(each.id, readable(each.text), why, evidence) for each, why, evidence in islice(admitted, _DUE_MAX)]
 
@@ -110,10 +110,10 @@ class Evidence:
     def doubt(self, pattern: Pattern, records: Sequence[Pattern]) -> str:
         """Return why the words of a lesson may not be those that were counted, or "".
 
-        An id is the hash of the counted words. Other words under it were set later, and a merge gives one record the
-        counts of another: each takes a single writer. Words that this agent set here are accepted, unless it only took
-        a secret out of another's. A lesson that others merged must have been met by this agent here, or by an agent
-        other than those who merged it.
+        A lesson's id is the hash of the words that were counted. A single writer can set other words later, or merge
+        the record with another one, so that the counts of both add up. Words that this agent set here are accepted,
+        unless it only removed a secret from another's words. A lesson that others merged must have been met by this
+        agent here, or by an agent that did not merge it.
 
         ``records``: the set's own records; none when it is not merged.
         """
@@ -138,7 +138,7 @@ class Evidence:
     def doubt_of_wording(self, words: Pattern) -> str:
         """Return why evidence in other wordings does not count for this one, or "".
 
-        A writer whose lesson resembles a known one would else put its words under the evidence of others.
+        Otherwise a writer, by a lesson that resembles a known one, could put its words under the evidence of others.
 
         ``words``: the lesson whose words would enter, with its own evidence alone.
         """
@@ -157,8 +157,8 @@ class Evidence:
 def _independent(pattern: Pattern, witness: Witness) -> _Independent:
     """Return the evidence without relapses.
 
-    Many replicas of one agent are one, and so are the agents of one witness. Sessions are counted by each replica,
-    since their ids never travel: an agent without any counts one, and none counts more than its occurrences.
+    Replicas of one agent count as one, and so do agents of one witness. Each replica counts its own sessions, since
+    their ids are never sent: an agent has at least one session, and no more of them than occurrences.
     """
     witnesses = set[str]()
     relapsed, met_in = pattern.totals.get("relapsed", {}), pattern.totals.get("sessions", {})
@@ -198,7 +198,7 @@ class Witnesses:
 
     @cached_property
     def are_enough(self) -> bool:
-        """True where others' evidence is enough alone: by ``fleet.toml``, and by a yes here where git tracks that file.
+        """True if others' evidence is enough alone: ``fleet.toml`` says so and, if git tracks it, a person here agreed.
 
         A file that git tracks came with the repository, or the next pull may change it: anybody may have written it.
         """
@@ -209,7 +209,7 @@ class Witnesses:
             return True
         if not workspace.is_in_git():
             return True
-        # Not that it is tracked, but that it is not, is asked: a git that refuses or is not there says neither.
+        # git is asked for untracked files: if it refuses or is missing, the file is taken for a tracked one.
         return bool(git.output(workspace.root.resolve(), "ls-files", "--others", "--", workspace.config_file.name))
 
     def agree(self) -> None:
@@ -223,7 +223,7 @@ class Witnesses:
         return f"{settings.clan_seen} {settings.clan_agents} {settings.clan_sessions}"
 
     def witness(self) -> Witness:
-        """Return the witnesses; they are looked up only where others' evidence may be enough alone."""
+        """Return the function of witnesses. They are looked up only if others' evidence may be enough alone."""
         if self._workspace.config.promotion.others != "auto":
             return _by_agent
         groups, brought = self.look_up(), self._workspace.trust.brought()
@@ -255,7 +255,7 @@ class Witnesses:
             with suppress(TreeGoneError):
                 if (news := self._workspace.tree.pushers(_FOLDER, start)) is not None:
                     break
-            known, news = {}, None  # what cannot be read in time is not tried again: of its writers nothing is known
+            known, news = {}, None  # a history that cannot be read in time is not tried again: writers stay unknown
         for path, authors in (news or {}).items():
             if names.is_replica(writer := path.removeprefix(f"{_FOLDER}/").removesuffix(".jsonl")):
                 known[writer] = known.get(writer, set()) | authors

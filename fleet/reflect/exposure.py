@@ -1,13 +1,13 @@
 """Exposures: the lessons shown to each agent, with session and time. A table of ``.fleet/local.db``.
 
-They tell relapses, mistakes made after their lesson was shown, from other occurrences, and those before a promotion
-from those after it. Exposures measure, they prove nothing: one that cannot be written is left out.
+They tell relapses (mistakes after their lesson was shown) from other occurrences, and relapses before a promotion from
+those after it. Exposures are statistics and prove nothing, so one that cannot be written is left out.
 
-A row is a *span*: some showings of one lesson, from the first to the last; a single one at first. Once its day is over
-(UTC), ``roll_up`` writes the new total into the column of the agent's replica (``n.shown``). The total is in the table
-before it is in the shard: after a crash the same one is written again, which changes no G-Counter. Spans that are
-months old are merged, not across the lesson's promotion: where one that comes later falls inside a span, the share
-before it is unknown.
+A row is a *span* of showings of one lesson, from the first to the last; a new row has a single one. When its day is
+over (UTC), ``roll_up`` writes the new total into the column of the agent's replica (``n.shown``). The total is in the
+table before it is in the shard: after a crash the same total is written again, which does not change a G-Counter. Spans
+that are months old are merged, but not across the lesson's promotion. If a later promotion falls inside a merged span,
+the number of showings before it is unknown.
 """
 
 import json
@@ -61,7 +61,7 @@ class Exposures:
     def shown(self, agents: Iterable[str], promoted: Callable[[str], int | None]) -> dict[str, Exposure]:
         """Return the exposure of each lesson to these agents here, by pattern.
 
-        ``promoted``: returns the time of a pattern's promotion, milliseconds since 1970; None for none.
+        ``promoted``: returns the time of a pattern's promotion, milliseconds since 1970, or None.
         """
         query = "SELECT pattern, first_ms, last_ms, number, said FROM exposure WHERE agent = ?"
         rows = [row for agent in agents for row in _rows(self._state, query, agent)]
@@ -76,7 +76,7 @@ class Exposures:
         return exposures
 
     def shown_to(self, agent: str, *, but: Iterable[str] = ()) -> set[str]:
-        """Return the ids of the lessons shown to this agent here, but for those that one of some sessions was shown."""
+        """Return the ids of the lessons shown to this agent here, without those shown in the sessions ``but``."""
         query = (
             "SELECT pattern FROM exposure WHERE agent = ?1 EXCEPT SELECT pattern FROM exposure WHERE agent = ?1"
             " AND session IN (SELECT value FROM json_each(?2)) AND session != ''"
@@ -108,7 +108,7 @@ class Exposures:
 
         The caller holds the write lock. After an error the next call writes the rest.
         """
-        from fleet.model import edits  # not at the top: a hook notes what it shows, and needs none of the three
+        from fleet.model import edits  # not at the top: a hook, which only notes what it shows, needs neither
         from fleet.store.lines import PATTERNS
 
         workspace, agent, me = writer.workspace, writer.agent, writer.name
@@ -145,7 +145,7 @@ def _before(at_ms: int | None, first_ms: int, last_ms: int, number: int) -> int 
 
 
 def promoted_ms(pattern: "Pattern | None") -> int | None:
-    """Return the time of a lesson's promotion for the clan; None for none, or an unknown one."""
+    """Return the time of a lesson's promotion for the clan; None if it has none or an unknown one."""
     if pattern is None or pattern.state != "published" or "state" not in pattern.edited:
         return None
     return clock.unpack(pattern.edited["state"][0])[0]
@@ -154,7 +154,7 @@ def promoted_ms(pattern: "Pattern | None") -> int | None:
 def _count(
     connection: sqlite3.Connection, agent: str, replica: str, today: int, own_total: Callable[[str], int]
 ) -> None:
-    """Assign whole days to a replica. Its total is at least that of its column: this table may be younger."""
+    """Assign past days to a replica. The total is at least that of its column, since this table may be newer."""
     new = "agent = ? AND first_ms < ? AND said = 0 AND replica = ''"
     numbers = f"SELECT pattern, sum(number) FROM exposure WHERE {new} GROUP BY pattern"  # noqa: S608 - our own words
     most = "SELECT coalesce(max(total), 0) FROM exposure WHERE agent = ? AND pattern = ? AND replica = ?"

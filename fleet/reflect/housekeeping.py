@@ -30,9 +30,9 @@ COORDINATED_HOURS_MIN = 24
 COORDINATED_NEW_MIN = 5
 """Notes that must be new since the last one."""
 COSINE_MIN = 0.92
-"""Cosine of two notes from which on they say the same, where embeddings are at hand."""
+"""Least cosine of two notes that say the same, if there are embeddings."""
 SCORE_MIN = 0.92
-"""The same by their words alone: on the labelled pairs no less precise than the cosine (docs/evaluation.md)."""
+"""Least score of their words, without embeddings; on the labelled pairs it is as precise (docs/evaluation.md)."""
 LOW_IMPORTANCE = 0.3
 ARCHIVE_BELOW = 0.2
 ARCHIVE_HOURS = 168
@@ -92,7 +92,7 @@ class Mode(StrEnum):
         """
         if self is Mode.ALWAYS:
             return None
-        # A moment ahead, by a clock that was set back, counts alike.
+        # A time in the future, from before a clock was set back, counts like one in the past.
         least_ms = COORDINATED_HOURS_MIN * _HOUR_MS
         if dream_ms is not None and abs(now_ms - dream_ms) < least_ms:
             return "AutoDreamAlreadyRan"
@@ -170,7 +170,7 @@ class Note(NamedTuple):
     """Note of an agent, with the id of its record, or of its line.
 
     Attributes:
-        at_ms: time of writing, milliseconds since 1970; ``read_ms``: of being read here, where that may be later.
+        at_ms: time of writing, milliseconds since 1970; ``read_ms``: time of reading here, if that may be later.
         accesses: number of times it, or a note that it was made of, was shown or found.
         merged: ids of the notes that were consolidated into it.
         may_change: its text and tags are this agent's alone, and may be edited.
@@ -206,7 +206,7 @@ DATES, MERGES, CONFLICTS, ARCHIVE = "dates", "dedup", "conflicts", "archive"
 
 
 Cosines = Callable[[Sequence[str], Sequence[tuple[int, int]]], Mapping[tuple[int, int], float]]
-"""From texts and pairs of their numbers to the cosines of those pairs, as far as they are known."""
+"""Function from texts and pairs of their indexes to the cosines of these pairs, as far as they are known."""
 
 
 class Plan(NamedTuple):
@@ -302,7 +302,7 @@ class _Pass:
                 self.notes[note.id] = note._replace(text=text)
 
     def pairs(self, cosines: Cosines | None, apart: Collection[tuple[str, str]]) -> list[_Pair]:
-        """Return the notes that are close, those of the newest first."""
+        """Return the pairs of close notes, those with the newest note first."""
         notes = list(self.notes.values())
         texts = [each.text for each in notes]
         close = [each for each in alike(texts) if notes[each[0]].group == notes[each[1]].group]
@@ -353,9 +353,9 @@ class _Pass:
 
     def archive(self, now_ms: int, archive_hours: float) -> None:
         """Archive the old, unimportant notes that were never accessed."""
-        # An access would add to the weight of a note; but it keeps the note from here anyway.
+        # Accesses need not be weighed: a note that was accessed is not archived at all.
         for note in [note for note in self.notes.values() if note.may_rest and not note.accesses]:
-            # Nobody can have looked at it before it was read here, whatever day its page names.
+            # The age counts from the reading here, before which nobody can have looked at the note.
             age = (now_ms - max(note.at_ms, note.read_ms)) / _HOUR_MS
             matters = note.importance * math.exp(-_DECAY_AN_HOUR * max(age, 0.0))
             if age > archive_hours and matters < ARCHIVE_BELOW:

@@ -81,9 +81,9 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
     def of_plan(
         cls, what: str, title: str, summary: str, rows: Sequence[str], changes: Iterable[str], command: str
     ) -> "Item":
-        """Return the item of a plan, with a fingerprint of each change: a yes is for these, shown or cut.
+        """Return the item of a plan, with a fingerprint of each change: a yes is for exactly these changes.
 
-        ``rows``: of its diff. ``changes``: each with all that it does. ``command``: what shows all of it.
+        ``rows``: the diff's. ``changes``: a full text of each. ``command``: the command that shows the whole diff.
         """
         sizes = accumulate(len(row) + 1 for row in rows)
         shown = sum(size <= _DIFF_CHARS_MAX for size in sizes)
@@ -115,7 +115,7 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="s
 class Entry(NamedTuple):
     """Item with its decision, None while it waits, and the one that was taken back last (``was``).
 
-    ``shown``: stamp of the first time that a person was shown it, or that it was dropped; "" for never.
+    ``shown``: stamp of when a person was first shown it (for a dropped item: that it was dropped); "" for never.
     """
 
     agent: str
@@ -175,7 +175,7 @@ class Inbox:
         self._agents = [agent] if agent else [name for name in here if (workspace.home(name) / FILE_NAME).is_file()]
 
     def put(self, items: Sequence[Item], *, dry_run: bool = False) -> list[_Put]:
-        """Put in those that neither wait nor were approved or rejected, in whatever words; return each's outcome."""
+        """Put in the items that neither wait nor were decided, in these or other words; return the outcomes."""
         (agent,) = self._agents
         with self._locked(agent) as lines:
             known = {each.item.id: each for each in self.entries()}
@@ -187,7 +187,7 @@ class Inbox:
                 named = msgspec.structs.replace(clean, id=id_, at=self._workspace.wall())
                 like = known.get(named.id) or _alike(named, known.values())
                 if (why := _why_known(like)) and like is not None:
-                    # A run that a crash cut short put it in; of two alike in one run the second is not.
+                    # New again, if a crash cut short the same run; but of two alike in one call the second is not.
                     is_again = like.is_pending and like.item.run == item.run != "" and like.item.id not in met
                     outcomes.append(_Put(like.item.id, is_new=is_again, why="" if is_again else why))
                 else:
@@ -211,8 +211,8 @@ class Inbox:
     def decide(self, decisions: Sequence[Decision]) -> None:
         """Append decisions, in one write that is durable when this returns.
 
-        One that nobody gave and that did nothing (elsewhere, expired) is left out where the item was decided since it
-        was read: an answer keeps its reason and its run.
+        A decision without a person and a run (elsewhere, expired) is left out if the item was decided meanwhile, so
+        that an answer keeps its reason and its run.
         """
         (agent,), at = self._agents, self._workspace.wall()
         with self._locked(agent) as lines:
@@ -271,9 +271,9 @@ class Inbox:
             Inbox(self._workspace, entry.agent).decide([decision])
 
     def undo(self, run: str, why: str, *, again: bool = False) -> list[Entry]:
-        """Follow a run that was taken back: its items are withdrawn, and those that it decided wait again.
+        """Withdraw the items of a run that was undone, and let those that it decided wait again.
 
-        With ``again`` the run stands once more, and all that is reverted. Return the changed entries as they were.
+        With ``again`` the run was redone, and all that is reverted. Return the changed entries as they were before.
         """
         changed = []
         for box in (Inbox(self._workspace, agent) for agent in self._agents):
@@ -301,16 +301,16 @@ def _take_line(by_id: dict[str, Entry], agent: str, line: Item | Decision | _Sho
     elif isinstance(line, _Shown):
         by_id[line.id] = known._replace(shown=known.shown or line.at)
     elif line.outcome == REOPENED:
-        # It has to be shown again: of a dropped one the last day is over, and the next look would drop it unseen.
+        # It counts as never shown: else a dropped item, whose last day has passed, would be dropped again unseen.
         by_id[line.id] = known._replace(decision=None, was=known.decision, shown="")
     else:
         by_id[line.id] = known._replace(decision=line, shown="" if line.outcome == "expired" else known.shown)
 
 
 def _decision_after(entry: Entry, run: str, *, again: bool) -> Decision | None:
-    """Return the decision on an item when a run is taken back, or stands again; None for none."""
+    """Return the decision on an item after the undo of a run, or with ``again`` its redo; None for no decision."""
     by, was = entry.decision, entry.was
-    if by is not None:  # one by the run falls with it, and its withdrawing falls when it stands again
+    if by is not None:  # an undo reverts the decisions that the run made; a redo reverts the withdrawals
         is_due = by.run == run and (by.outcome == WITHDRAWN) is again
         return Decision(id=entry.item.id, outcome="reopened") if is_due else None
     if not again:
@@ -325,10 +325,10 @@ def _why_known(entry: Entry | None) -> str:
     if entry.decision is None:
         return f"it waits already, as {entry.item.id}"
     if _is_mirrored(entry.item):
-        return ""  # it waits where it arose again: the answer was taken back
+        return ""  # the answer was taken back, so that it waits again where it arose
     if entry.decision.outcome == REJECTED:
         return f"a person rejected it as {entry.item.id}{f' ({entry.decision.why})' if entry.decision.why else ''}"
-    if entry.decision.outcome == APPROVED and entry.item.kind != "plan":  # that one was carried out: this is another
+    if entry.decision.outcome == APPROVED and entry.item.kind != "plan":  # an approved plan is done: this is a new one
         return f"it was approved already, as {entry.item.id}"
     return ""
 

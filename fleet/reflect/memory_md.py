@@ -128,7 +128,7 @@ class Memory(NamedTuple):
 
     @classmethod
     def aligned(cls, agent: str, path: str, *files: bytes) -> Sequence[bytes]:
-        """Return a file now, then, and as wished for a merge by lines: memories with blocks of the same known ids."""
+        """Return a file's versions (now, then, wanted) for a merge by lines; those of a memory get equal known ids."""
         versions = [cls.parse(each) for each in files]
         if not path.endswith(f"/{FILE_NAME}") or not all(each.opening for each in versions[:2]) or versions[2].trouble:
             return files
@@ -163,18 +163,18 @@ def hot(text: str) -> str:
 
 
 def _without_comments(text: str) -> str:
-    """Return the text without comments, and without the lines that hold one alone; one that never ends is none."""
-    # Behind the last end, every beginning would search for one in vain: minutes for a file of ``<!--``.
+    """Return the text without comments, and without the lines that hold only one. A comment without end stays."""
+    # Behind the last end, each beginning would search for an end in vain: minutes for a file of ``<!--``.
     closed = text.rfind(_CLOSE) + len(_CLOSE) if _CLOSE in text else 0
     marked = re.sub(r"(?s)<!--.*?-->", "\0", text[:closed]) + text[closed:]
-    # A blank stays, for the text around a comment must not join into something new.
+    # A blank stays, since the texts around a comment must not join into something new.
     return re.sub(r"(?m)^[^\S\n]*\0[^\S\n]*(?:\n|\Z)", "", marked).replace("\0", " ")
 
 
 def _place(text: str) -> int:
     """Return the position of a first block: behind the front matter and the title, else at the top.
 
-    Never where a comment is open: the block's own marks would end it, and hide the text between from the agent.
+    Never inside an open comment: the block's marks would end it, and the text between would be hidden from the agent.
     """
     top = len(_BOM) if text.startswith(_BOM) else 0
     if _OPEN not in _without_comments(matter := Page.front_matter(text[top:])):
@@ -203,7 +203,7 @@ def _promoted(row: str) -> list[str]:
 NOTES_MAX = 50
 NOTES_A_SESSION_MAX = 5
 ROOM_CHARS = 1_000
-"""Share of the notes in a session's start."""
+"""Greatest length of the notes in a session's start."""
 USER_MODEL, CHECKS = "user-model.md", "checks.md"
 _SAME_MIN = 0.95
 """Similarity of notes from which on they are the same: nearly the same words, so that nothing is lost."""
@@ -231,7 +231,7 @@ class Notes:
         self._page = Page.parse(page.decode("utf-8", "surrogateescape"), level_max=6)
 
     def with_more(self, notes: Sequence[str], day: str, agent: str, most: int = NOTES_A_SESSION_MAX) -> _NewPage:
-        """Return the memory with at most so many more notes; one that says the same as a note there is not added."""
+        """Return the memory with at most ``most`` more notes; what a note there says already is not added."""
         page = self._page
         known = [row.text for row in page.rows if not row.is_code]
         added, skipped = list[str](), list[str]()

@@ -19,14 +19,14 @@ from fleet.text.markdown import Row
 
 KINDS = ("commit", "fix", "reuse", "dead-end", "workaround")
 LINE_CHARS_MAX = 120
-"""A line has fewer."""
+"""Limit of a line's length: every line is shorter."""
 GOTCHA, PATTERN, BOUNDARY = "Gotcha", "Pattern", "Boundary"
 FLAG = "directive"
 """Word in the comment of an observation that reads as a directive."""
 
 _GOTCHA_KINDS = frozenset(("fix", "dead-end", "workaround", "failed"))
 _SECTIONS = {"commit": "done", "fix": "worked", "dead-end": "failed", "reuse": "learned", "workaround": "learned"}
-"""Kind of the section of a daily log that the observations of a kind stand in."""
+"""Kind of the section in a daily log, by the kind of an observation."""
 _WORDS_CHARS_MAX = 2_000
 _MARK_CHARS_MAX = 12
 _MARKS = r"\A\s*(?:[>|]\s*|[#*+-]+(?:\s+|$))*"
@@ -56,7 +56,7 @@ class Whose(NamedTuple):
 
     @classmethod
     def named_on(cls, row: Row) -> "Whose | None":
-        """Return the session that a comment on a line names; None for none."""
+        """Return the session that a comment on a line names, or None."""
         match = next((match for each in row.comments if (match := re.fullmatch(_COMMENT, each))), None)
         return cls(match["agent"], match["session"] or "", (match["at"] or "").strip()) if match else None
 
@@ -84,7 +84,7 @@ class Statement(NamedTuple):
     """Statement of an entry in a scratchpad or a log.
 
     ``at``: the minute, ``2026-03-18T14:32Z``, or the day alone.
-    ``session``: its key: ``agent mark`` of a known one; ``@...`` of one that is told by time alone.
+    ``session``: its key: ``agent mark`` for a known session; ``@...`` for one that is known only by its time.
     ``kind``: of ``KINDS``; or done, worked, failed, decided, learned; "" for unknown.
     """
 
@@ -219,7 +219,7 @@ _tables = cache(partial(tables, str(Path(__file__).with_name("data") / "observed
 
 
 _SIGNS = {r"\ \~\ ": r" (?:[^\s.]{1,40} ){0,4}?", r"\*": r"\w{0,20}"}
-"""The expressions of the signs in phrases, as they stand there when escaped."""
+"""Regular expressions for the wildcards in phrases, by their escaped forms."""
 
 
 @cache

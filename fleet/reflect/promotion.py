@@ -32,7 +32,7 @@ _APPROVED = (
 
 
 class Lessons:
-    """Records that an agent may have in its memory: of a lesson that is private its own one, else the clan's."""
+    """Records that an agent may have in its memory: its own record of a private lesson, else the clan's."""
 
     def __init__(self, sources: Sequence[Patterns], clusters: Clusters = NOT_COMPARED) -> None:
         self._clan, *self._own = sources
@@ -65,7 +65,7 @@ class Lessons:
         return list(dict.fromkeys(part for each in lessons for part in (each.id, *self.group(each.id))))
 
     def retired(self, ids: Iterable[str]) -> list[Pattern]:
-        """Return the lessons that the clan retired; one that nobody ever logged is none of them."""
+        """Return the lessons that the clan retired, without lessons that nobody ever logged."""
         lessons = (self.lesson(each) for each in ids)
         return [each for each in lessons if each and (each.state == RETIRED or (each.adds and not each.is_present))]
 
@@ -206,10 +206,10 @@ class Promotions:
         A lesson that cannot enter waits: there is no room, its words may not be those that were counted, the file has
         trouble, or ``[promotion] mode`` says so.
 
-        ``rights``: returns the correct approaches by pattern id, the last first, of this agent's own log alone: anybody
-        can set that field of a lesson, and it is no part of what was counted. The lesson's enters if it is one of them,
-        else the last.
-        ``is_all``: these are all lessons there are, so one that waited and is no longer due waits no longer.
+        ``rights``: returns the right ways by pattern id, the last first, of this agent's own log. Anybody can set a
+        lesson's right way, which is no part of what was counted. So it enters only if this log has it, too, else the
+        log's last one.
+        ``is_all``: ``patterns`` are all lessons, so that one which waited and is not due any more waits no longer.
         """
         by_id, own_rights = {pattern.id: pattern for pattern in patterns}, cache(rights)
         known, promoted, waiting = set[str](), list[Due](), list[Waiting]()
@@ -261,13 +261,13 @@ class Promotions:
     def _with_due(
         self, memory: Memory, pattern: Pattern, due: Due, kin: Sequence[str], rights: Callable[[], Mapping[str, Any]]
     ) -> Memory:
-        """Return the memory with one more lesson; only for such a one the log is read."""
+        """Return the memory with one more lesson. The log is read only here, when a lesson enters."""
         own = [each for part in kin for each in rights().get(part, ())]
         right = pattern.correct if pattern.correct in own else next(iter(own), "")
         return memory.with_lesson(self._row(pattern, right, due), self._writer.agent)
 
     def _is_contested(self, kin: Sequence[str]) -> bool:
-        """Return whether another lesson contradicts these, which for the agent's own is another own one."""
+        """Return whether another lesson contradicts these. Lessons of the agent are contested only by its own ones."""
         agent, opposites = self._writer.agent, self._lessons.clusters.opposites(kin)
         own, against = (
             [each for each in map(self._lessons.get, ids) if each is not None and each.seen_by(agent)]

@@ -81,7 +81,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _numbers(by_writer: Mapping[str, int]) -> str:
-    """Return numbers of things in words, without those that are none."""
+    """Return numbers of things in words, without zeros."""
     return ", ".join(counted(number, name.removesuffix("s")) for name, number in by_writer.items() if number > 0)
 
 
@@ -130,8 +130,8 @@ class Records:
     def reserve(self, record: Record, cap_usd: float) -> bool:
         """Reserve the maximal cost of a pass, ``record.usd``; return whether the day's cap leaves room for it.
 
-        Both under one lock, so that two passes at once never share a dollar. The line of the pass settles it, also
-        where the pass failed.
+        Check and reservation are under one lock, so that two passes at once never spend the same dollar. The line of
+        the pass settles the reservation, even if the pass failed.
         """
         with self._workspace.lock("reflections"):
             if spent(self._workspace, self._workspace.wall()[:10]) + (record.usd or 0.0) > cap_usd + 1e-9:
@@ -146,14 +146,14 @@ class Records:
     def interrupted(self) -> list[Record]:
         """Return the reservations of reflections that another process works on, or that were killed, oldest first.
 
-        A session whose transcript is gone waits for nothing.
+        Sessions whose transcript is gone are left out.
         """
         return [each for each in self._unfinished(RESERVED) if Path(each.transcript).is_file()]
 
     def _unfinished(self, line: str) -> list[Record]:
         pending: dict[str, Record] = {}
         for record in self.read():
-            is_stopped = line == RESERVED and record.line == SETTLED and not record.raw  # while it was asked
+            is_stopped = line == RESERVED and record.line == SETTLED and not record.raw  # there will be no answer
             if record.line == line and (line == RESERVED or record.session not in pending):
                 pending[record.session] = record
             elif record.kind == "reflection" and (record.line == RAN or is_stopped):

@@ -1,9 +1,9 @@
 """Reflection on a session: the reflectors, and the parser that recovers JSON from whatever a model wrote around it.
 
-Recovery is aware of strings: a brace inside one opens and closes nothing. Of several objects the largest valid one
-counts; of one that breaks off, its part.
+The recovery knows strings: a brace inside a string opens and closes nothing. Of several objects the largest valid one
+is taken; of an object that breaks off, the part that is there.
 
-A reflector is a host's own client, any command, or an endpoint. One that hangs, dies or prints without end is stopped,
+A reflector is a host's own client, any command, or an endpoint. One that hangs, dies or prints without end is stopped
 with all its children. It runs in an empty folder with fleet turned off, so that it reads no project's instructions and
 triggers no hook. ``claude`` is called without tools, hooks, memory or session file (docs/reflection.md).
 """
@@ -46,7 +46,7 @@ Outcome = Literal["success", "partial", "failure"]
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True):
-    """Lesson of a session, with the words of it that support it, and the number of their line (0: unknown).
+    """Lesson of a session, with the session's words that support it, and the number of their line (0: unknown).
 
     ``by``: ``person`` where a person said so, ``failure`` where a command failed and then worked; "" for neither.
     """
@@ -60,7 +60,7 @@ class Lesson(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reflection(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of a reflector about a session: the seed's fields, and ``lessons``."""
+    """Answer of a reflector about a session: the fields that docs/reflection.md explains."""
 
     outcome: Outcome
     what_worked: str | None = None
@@ -86,7 +86,7 @@ class _ParsedAnswer(NamedTuple):
 def parse(answer: str, banned: Sequence[str] = BANNED) -> _ParsedAnswer:
     """Return the reflection in an answer; a banned word anywhere rejects all of it."""
     reasons = list[str]()
-    # The largest whole one; one with commas too many, or that breaks off, only where there is no whole one.
+    # The largest whole object is taken; one with stray commas, or that breaks off, only if none is whole.
     for objects, trouble in _readings(answer[-ANSWER_CHARS_MAX:]):
         for _, fields in sorted(objects, key=lambda each: -each[0]):
             try:
@@ -140,7 +140,7 @@ def _objects(answer: str) -> _Objects:
 
 
 def _broken_off(text: str) -> dict[str, Any] | None:
-    """Return an object that does not end, closed at the end of the text, or before one of its last members.
+    """Return an object that breaks off, closed at the end of the text, or before one of its last members.
 
     A string without an end is left out: half a note may say something else.
     """
@@ -156,7 +156,7 @@ def _broken_off(text: str) -> dict[str, Any] | None:
             return None
         elif sign == ",":
             cuts.append((token.start(), "".join(reversed(stack))))
-        elif sign == '"':  # of a string that has no end
+        elif sign == '"':  # the beginning of a string without an end
             break
     else:
         cuts.append((len(text), "".join(reversed(stack))))
@@ -196,13 +196,13 @@ def _tidied(value: Any, depth: int = _FIELDS_DEPTH) -> Any:
 
 
 def _lessons(value: Any) -> Iterator[Lesson]:
-    """Yield the lessons of a reflection that have words; as the seed has no such field, none of them rejects it."""
+    """Yield the lessons of a reflection that have words. An invalid one is left out, and rejects nothing else."""
     for entry in value[:_LIST_MAX] if isinstance(value, list) else ():
         fields = entry if isinstance(entry, dict) else {"text": entry}  # a model's short form
         given = {name: fields.get(name) for name in ("text", "wrong", "right", "quote")}
         texts = {name: _clean(text) for name, text in given.items() if isinstance(text, str)}
         if text := texts.get("text"):
-            if normalise(texts.get("right", "")) == normalise(text):  # a start would have the rule twice
+            if normalise(texts.get("right", "")) == normalise(text):  # else a session's start shows the rule twice
                 texts.pop("right", None)
             by, line = fields.get("by"), fields.get("line")
             said_by: _By = PERSON if by == PERSON else FAILURE if by == FAILURE else ""
@@ -385,16 +385,16 @@ def _from_endpoint(settings: Reflect, prompt: str) -> Answer:
         return Answer(trouble=f"{settings.url} gave no answer: {type(why).__name__}: {str(why)[:200]}")
 
 
-def _reached(settings: Reflect, key: str) -> dict[str, Any]:
+def _connection(settings: Reflect, key: str) -> dict[str, Any]:
     return {"base_url": settings.url, "api_key": key or "none", "timeout": settings.wait_s, "max_retries": 1}
 
 
 def _anthropic(settings: Reflect, key: str, prompt: str) -> Answer:
     import anthropic
 
-    # A redirection would take the session to an address that nobody agreed to; so would a key that is not ours.
+    # A redirect would send the session to an address that nobody agreed to; another key, to an account of that kind.
     client = anthropic.Anthropic(
-        **_reached(settings, key),
+        **_connection(settings, key),
         http_client=anthropic.DefaultHttpxClient(follow_redirects=False),
         default_headers={"Authorization": f"Bearer {key or 'none'}"},
     )
@@ -412,7 +412,7 @@ def _openai(settings: Reflect, key: str, prompt: str) -> Answer:
     import openai
 
     client = openai.OpenAI(
-        **_reached(settings, key),
+        **_connection(settings, key),
         http_client=openai.DefaultHttpxClient(follow_redirects=False),
         default_headers={"OpenAI-Organization": openai.Omit(), "OpenAI-Project": openai.Omit()},
     )
@@ -428,7 +428,7 @@ def _openai(settings: Reflect, key: str, prompt: str) -> Answer:
 
 
 def tell_honcho(settings: Reflect, agent: str, updates: Mapping[str, Sequence[str]]) -> None:
-    """Send observations of people to Honcho, as conclusions of the agent's about each."""
+    """Send observations of people to Honcho, as conclusions of the agent about each person."""
     import honcho
 
     key = consent.variable(settings.honcho_key_env) or None

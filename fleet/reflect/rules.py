@@ -1,4 +1,4 @@
-"""Rule-based reflector: lessons of a session by its form alone, offline and for nothing.
+"""Rule-based reflector: lessons of a session by its form alone, offline and at no cost.
 
 A lesson is a quotation of a person or a command, in one line; none is worded anew. Rules come before mere requests.
 """
@@ -21,7 +21,7 @@ from fleet.text.prompts import Event, Prompt, Session
 from fleet.text.signals import detect, objections
 
 LESSON_MIN = 3
-"""Score of a proposal from which on it is a lesson of a reflection."""
+"""Least score of a proposal that becomes a lesson of a reflection."""
 LESSONS_MAX = 8
 _TEXT_CHARS_MAX = 300
 _ABOUT_CHARS_MAX = 160
@@ -80,7 +80,7 @@ class Proposal(NamedTuple):
             )
             worth -= 3 * (_pattern("chats").match(text) is not None) + 2 * (not asks and "?" in text)
             worth -= 3 * (words < _POINTING_WORDS_MAX and _pattern("points").search(text) is not None)
-            worth -= 2 * (words < _WORDS_MIN) + (words > _WORDS_MAX) + 4 * text.endswith((":", "："))  # and what?
+            worth -= 2 * (words < _WORDS_MIN) + (words > _WORDS_MAX) + 4 * text.endswith((":", "："))  # lacks its rule
             worth = min(worth, LESSON_MIN - 1) if _is_passing(text) else worth
         elif wants_to_be_obeyed(quote):
             worth = 0
@@ -120,7 +120,7 @@ def reflect(session: Session) -> Reflection:
 
 
 def propose(sessions: Iterable[Session]) -> list[Proposal]:
-    """Return the proposals of sessions, best first; one that several sessions have is there once, with its number."""
+    """Return the proposals of sessions, best first; what several sessions have is one proposal, with its number."""
     by_text: dict[str, Proposal] = {}
     for session in sessions:
         for proposal in (*_objected(session), *_failed(session), *_was_missing(session)):
@@ -170,7 +170,7 @@ def _standing(session: str, event: Event) -> Iterator[Proposal]:
 
 
 def _is_passing(text: str) -> bool:
-    """Return whether what binds in a text does so for now alone, is what somebody else says, or only reads so."""
+    """Return whether all binding sentences of a text hold only for now, quote somebody, or only seem to bind."""
     binding = (each[0] for each in _SENTENCE.finditer(text) if _pattern("binds").search(each[0]))
     return _pattern("passes").search(text) is not None and all(map(_pattern("passes").search, binding))
 
@@ -214,7 +214,7 @@ def _was_missing(session: Session) -> Iterator[Proposal]:
             continue
         for later, after in ran[number + 1 : number + 1 + _FIX_WITHIN]:
             provides = name in later.about and not shell.Command(later.about).is_read_only and name not in call.about
-            # An installer names what it installed: only beside another failure is the name one that is missing still.
+            # An installer prints the name of what it installed: a failure only if something is missing there, too.
             if provides and (name not in after.text or (after.is_ok and not _pattern("missing").search(after.text))):
                 known_names.add(name)
                 line = shell.Failure(match[0]).line if match else ""

@@ -15,7 +15,7 @@ from fleet.reflect.exposure import Exposure, promoted_ms
 from fleet.text.screening import counted, shortened
 
 SHOWN_MIN = 20
-"""Showings from which on a lesson may be called failing."""
+"""Least number of showings of a lesson that is said to have never helped."""
 
 _HOUR_MS = 3_600_000
 _FIRST_MS = 946_684_800_000  # 2000: an earlier stamp is no date
@@ -69,14 +69,14 @@ class _Lesson(NamedTuple):
 
     @property
     def whole(self) -> _Rate:
-        """Relapses over exposures of the clan; those here count at once, as relapses do."""
+        """Relapses over exposures of the clan; this machine's uncounted exposures are included, like its relapses."""
         return _Rate(self.pattern.count("relapsed"), self.pattern.count("shown") + self.uncounted)
 
     @property
     def never_helped(self) -> bool:
         """True where it was shown often, helped nobody, and left its mistake as frequent as before.
 
-        A lesson without relapses is none of these: that is what help looks like from outside.
+        A lesson without relapses is never among these, since it may have prevented all of them.
         """
         relapsed, shown = self.whole
         if (shown or 0) < SHOWN_MIN or self.pattern.count("helped") or not relapsed:

@@ -1,1 +1,1 @@
-"""The long-running faces: they look on while agents work, and bring what is new to its place."""
+"""Long-running processes: the sidecar, which watches files, works and syncs while agents work, and the live server."""

@@ -1,13 +1,13 @@
 """The live server: rooms, each a shared document and its connections. It stores nothing, and knows no lessons.
 
-A request is authorised before a single message is read. A web page anywhere may open a WebSocket to a server on this
-machine, and its name may be made to point here (DNS rebinding). So on loopback the Host must be a name of loopback, and
-an Origin, which only browsers send, must be one that was allowed by name. A token is needed everywhere, since loopback
-is open to all accounts of the machine; beyond it, a certificate.
+A request is authorised before a single message is read. Any web page may open a WebSocket to a server on this machine,
+and may make its own name point here (DNS rebinding). So on loopback the Host must be a name of loopback, and an Origin,
+which only browsers send, must be one that was allowed by name. A token is needed everywhere, since loopback is open to
+all accounts of the machine; beyond loopback a certificate is needed, too.
 
-A visitor may write the keys of the replica that it connects as, and none without a replica: any other change is undone
-before it is sent on. A replica's name belongs to the key that came with it first. A connection that reads too slowly is
-dropped, and fetches what it missed when it is back.
+A visitor may write only the keys of the replica that it connects as, and none without a replica. Any other change is
+undone before it is sent on. A replica's name belongs to the key with which it came first. A connection that reads too
+slowly is dropped, and fetches what it missed when it connects again.
 """
 
 import asyncio
@@ -40,16 +40,16 @@ QUEUE_BYTES_MAX = 8 * 1024 * 1024
 SEND_S_MAX = 30.0
 CONNECTIONS_MAX = 512
 ADDRESS_MAX = CONNECTIONS_MAX // 2
-"""Connections from one address beyond this machine."""
+"""Greatest number of connections from one address beyond this machine."""
 REPLICA_MAX = CONNECTIONS_MAX // 8
-"""Connections of one replica: a large clan has 17 rooms."""
+"""Greatest number of connections of one replica, which may be in several rooms: a large clan has 17."""
 ONLOOKERS_MAX = CONNECTIONS_MAX // 4
-"""Connections without a replica."""
+"""Greatest number of connections without a replica."""
 PINS_MAX = 10_000
-"""Replicas of which the server remembers the key."""
+"""Greatest number of replicas whose key the server remembers."""
 ROOMS_MAX = 64
 ROOM_BYTES_MAX = 256 * 1024 * 1024
-"""Bytes received after which a room is emptied, so that it does not grow for ever: everybody sends what they have."""
+"""Received bytes after which a room is emptied, so that it does not grow for ever; clients send all lines again."""
 _TIDIED_EVERY_S = 5.0
 
 UNREADABLE = 1007
@@ -115,7 +115,7 @@ def _knows(token: str, authorization: str, query: Mapping[str, list[str]]) -> bo
 
 
 class _Visitor(NamedTuple):
-    """Visitor that may connect: its room, the replica whose keys it may write, "" for none, and that one's own key."""
+    """Visitor that may connect: its room, the replica whose keys it may write ("" for none), and its secret key."""
 
     room: str
     replica: str
@@ -137,12 +137,12 @@ class _Guest:
         self.visitor = visitor
         self.address = str((socket.remote_address or ("",))[0])
         self.clients: set[int] = set()
-        self._waiting = asyncio.Queue[tuple[bytes, int]]()  # each with what it counts
+        self._waiting = asyncio.Queue[tuple[bytes, int]]()  # messages, each with its share of the limit in bytes
         self._waiting_bytes = 0
         self._is_answered = True
 
     def is_same(self, other: "_Guest") -> bool:
-        """Return True for this guest, and for another connection of its replica."""
+        """Return whether the other one is this guest, or another connection of its replica."""
         return other is self or (other.visitor.replica == self.visitor.replica != "")
 
     def send(self, message: bytes) -> None:
@@ -209,8 +209,8 @@ class Rooms:
         self.rooms: dict[str, _Room] = {}
         self._entropy = entropy
         self._now_s = now_s
-        # Weak: a visitor that may connect, and then speaks no WebSocket, is never attended to.
         self._pins: dict[str, bytes] = {}
+        # Weak, since a visitor that may connect, and then speaks no WebSocket, is never attended to.
         self._visitors: WeakKeyDictionary[ServerConnection, _Visitor] = WeakKeyDictionary()
 
     def room(self, name: str) -> _Room:
@@ -253,7 +253,7 @@ class Rooms:
             left = [name for name, room in self.rooms.items() if not room.guests]
             if not left:
                 return _Refusal(503, "there are too many rooms")
-            # Whoever comes back brings its lines again; one member could else fill all rooms, and leave.
+            # Else one member could fill all rooms, and leave. Nothing is lost: clients bring their lines again.
             del self.rooms[min(left, key=lambda name: len(self.rooms[name].document))]
         return visitor
 
@@ -321,7 +321,7 @@ class Rooms:
         try:
             applied = room.document.apply(update)
         except BadUpdateError as why:
-            if why.is_broken:  # any further call on the document would hang
+            if why.is_broken:  # another call of this document would hang
                 self._empty(room)
             else:
                 room.document.put(_not_allowed(why.changes, guest.visitor.replica))
@@ -368,7 +368,7 @@ class Rooms:
 
 
 def _not_allowed(changes: Changes, replica: str) -> dict[str, str | None]:
-    """Return the former values of the rows that this writer may not change, or not to such a value."""
+    """Return the former values of rows that this writer may not change, or may not change to such a value."""
     return {
         key: change.before if wire.is_text(change.before) else None
         for key, change in changes.items()
@@ -378,7 +378,7 @@ def _not_allowed(changes: Changes, replica: str) -> dict[str, str | None]:
 
 @asynccontextmanager
 async def serving(rooms: Rooms, port: int, certificate: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """Serve on the host of the rooms' rules while the block runs; gives the port.
+    """Serve on the host of the rooms' rules while the block runs; yield the port.
 
     Raises:
         OSError: the port is taken, or not allowed.

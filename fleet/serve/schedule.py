@@ -1,7 +1,7 @@
 """Schedule of a workspace's timed work: what is due and when.
 
-It is computed from marks alone, without files, clocks or waiting. A wall clock may jump: a machine sleeps, somebody
-sets it. So no wait is longer than the longest interval of its kind.
+It is computed from marks alone, without files, clocks or waiting. A wall clock may jump, since a machine sleeps or
+somebody sets the clock. So work whose time seems further away than its longest interval is due at once.
 """
 
 import hashlib
@@ -71,7 +71,7 @@ def digest(files: Fingerprints) -> str:
 
 
 class Now(NamedTuple):
-    """The moment for which it is computed what is due; when files were last seen to change, 0: nobody watches them."""
+    """Moment to compute for: time, digest of the files, and time of their last change; 0 if nobody watches them."""
 
     ms: int
     digest: str
@@ -79,7 +79,7 @@ class Now(NamedTuple):
 
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=253_370_764_800_000)]
-"""A number of ``.fleet/poll.json``: no time is in a year that no calendar has."""
+"""A number in ``.fleet/poll.json``, limited to times that a calendar can show."""
 
 
 class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -87,8 +87,8 @@ class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     Attributes:
         work: digest of the files when the work on this machine was last done.
-        sent: digest of the files when nothing waited to go out.
-        next_ms: time of the next sync; after a failure, not before.
+        sent: digest of the files when nothing was left to send.
+        next_ms: time of the next regular sync; after a failure, of the next attempt.
         error: of the last sync, "" for none.
     """
 
@@ -118,8 +118,8 @@ class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
     def sync_in_s(self, now: Now, settings: Sidecar) -> float:
         """Return in how many seconds a sync is due; 0: now.
 
-        Lines that wait go out after a quiet moment, but no later than the next regular sync; after a failure nothing
-        is tried before its time.
+        Pending lines are sent after a quiet moment, but no later than at the next regular sync. After a failure there
+        is no attempt before its back-off has passed.
         """
         longest_s = max(settings.interval_s * (1 + SPREAD), BACKOFF_S_MAX)
         at_latest = _until(self.next_ms, now, longest_s)
@@ -130,7 +130,7 @@ class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
         return min(quiet, at_latest)
 
     def sleep_in_s(self, now: Now) -> float:
-        """Return in how many seconds a sleep is to be tried; 0: now. Its own gates decide whether it does anything."""
+        """Return in how many seconds a sleep is to be tried; 0: now. The sleep itself decides whether it has work."""
         return _until(self.slept_ms + int(SLEEP_S * 1000), now, SLEEP_S)
 
     def worked(self, now_ms: int, digest: str) -> "Marks":
@@ -138,7 +138,7 @@ class Marks(msgspec.Struct, kw_only=True, omit_defaults=True):
         return msgspec.structs.replace(self, work=digest, worked_ms=now_ms)
 
     def synced(self, now_ms: int, sent: str, settings: Sidecar, rng: random.Random) -> "Marks":
-        """Return the marks after the clan was reached. ``sent``: digest of the files while nothing waited, else ""."""
+        """Return the marks after the clan was reached. ``sent``: digest of the files if nothing is left, else ""."""
         pause_ms = int(settings.interval_s * rng.uniform(1 - SPREAD, 1 + SPREAD) * 1000)
         return msgspec.structs.replace(
             self, sent=sent, synced_ms=now_ms, next_ms=now_ms + pause_ms, failures=0, error=""
@@ -160,7 +160,7 @@ def _until(moment_ms: int, now: Now, longest_s: float) -> float:
 
 
 class LocalWork(msgspec.Struct, kw_only=True):
-    """Work that was done; ``ready``: whose start was made ready; ``reflected``: a summary of each ended session."""
+    """Work done on this machine; ``ready``: agents whose start was prepared; ``reflected``: a summary a session."""
 
     promoted: list[str] = []
     ready: list[str] = []

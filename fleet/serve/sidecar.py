@@ -1,11 +1,11 @@
 """Sidecar of a workspace: a process that watches the files, does the work that changes call for, and syncs.
 
-It holds no state that would have to be saved: after a crash the next one computes what is due from the files and from
-``poll.json``. The work is done by ticks, each in a process of its own: its memory is free again afterwards, and a fetch
-that hangs can be ended at any moment.
+It holds no state that would have to be saved: after a crash the next sidecar computes what is due from the files and
+from ``poll.json``. The work is done by ticks, each in a process of its own, so that its memory is freed afterwards, and
+a fetch that hangs can be ended.
 
-Figures for Prometheus are counted here and served as plain text on loopback. The ``Host`` must be a name of loopback:
-else a page in a browser could read them once its name points here (DNS rebinding).
+Metrics for Prometheus are counted here, and served as plain text on loopback. The ``Host`` must be a name of loopback,
+else a web page could read them by making its own name point here (DNS rebinding).
 """
 
 import asyncio
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 LOG = "sidecar.log"
 DEBOUNCE_S = 0.2
 SPREAD_S = 0.3
-"""Random delay, so that of several sidecars in one workspace the first does the work and the others find it done."""
+"""Longest random delay: of several sidecars in a workspace the first does the work, and the others find it done."""
 LAST_WORK_S = 1.2
 """Time that a stop waits for work that has begun or is due: a stop takes less than two seconds in all."""
 
@@ -74,14 +74,14 @@ _LEFT_S = 2.0
 
 
 async def _next(event: asyncio.Event) -> None:
-    """Wait until an event is set, and reset it: many set it, and one waits for it."""
+    """Wait until an event is set, and reset it. Many tasks may set it; only one may wait for it."""
     await event.wait()
     event.clear()
 
 
 _Log = Callable[[str], None]
 Background = Callable[[asyncio.Event, Callable[[], None], anyio.Event], Awaitable[None]]
-"""A task beside the others: it waits for changed local lines, calls when others arrived, and ends at the event."""
+"""A further task. Arguments: an event of changed local lines, a function to call when others' lines came, the stop."""
 
 
 @dataclass(eq=False)
@@ -111,14 +111,14 @@ class _Sidecar:
         self._files: Fingerprints = {}
         self._digest = ""
         self._changed_ms = 0  # when the files were last seen to change
-        self._news = asyncio.Event()  # something may have changed
-        self._lines = asyncio.Event()  # lines of the clan's have changed
+        self._news = asyncio.Event()  # a file may have changed
+        self._lines = asyncio.Event()  # line files of the clan have changed
         self._todo = asyncio.Event()  # work may be due
         self._due = asyncio.Event()  # the time of the next sync may have changed
         self._stop = anyio.Event()
         self._is_working = False
         self._how = ""  # watching or polling
-        self._why_not = ""  # why the last sync that was due was not made
+        self._why_not = ""  # why the last due sync was not made
 
     async def run(self) -> None:
         """Run until SIGTERM, SIGINT or SIGHUP, or until ``stop`` is called."""
@@ -149,7 +149,7 @@ class _Sidecar:
         self.log("stopped", "")
 
     def stop(self) -> None:
-        """Stop: what has begun is finished if that takes no longer than a moment."""
+        """Stop soon; work that has begun is finished if that takes no longer than ``LAST_WORK_S``."""
         self._stop.set()
 
     async def _until_a_signal(self) -> None:
@@ -161,9 +161,9 @@ class _Sidecar:
                 self.stop()
 
     async def _keep_up(self, name: str, task: Callable[[], Awaitable[None]]) -> None:
-        """Run a task until it returns by itself or we are cancelled; restart it when it dies.
+        """Run a task until it returns or is cancelled; restart it after an error.
 
-        The pause is random, so that tasks that lost the same neighbour do not restart in step.
+        The pause is random, so that tasks that died of the same cause do not restart in step.
         """
         deaths = 0
         while True:
@@ -210,7 +210,7 @@ class _Sidecar:
             recursive=False,
             ignore_permission_denied=True,
         )
-        begun = asyncio.get_running_loop().call_soon(self._begin)  # is called once the watcher waits
+        begun = asyncio.get_running_loop().call_soon(self._begin)  # runs as soon as the watcher waits
         try:
             async with aclosing(changes):
                 async for batch in changes:
@@ -222,14 +222,14 @@ class _Sidecar:
             begun.cancel()
 
     def _begin(self) -> None:
-        """Note that the watcher waits, and look once: it reports only what changed since it began."""
+        """Log that the watcher has begun, and have the files looked at once: it reports only later changes."""
         self._log_how("watching")
         self._news.set()
 
     # --- this machine -----------------------------------------------------------------------------------------------
 
     async def _notice(self) -> None:
-        """Take fingerprints whenever something may have changed, and at an interval, while the workspace is there."""
+        """Look at the files whenever something may have changed, and at an interval, while the workspace is there."""
         while True:
             with anyio.move_on_after(SLICE_S):
                 await _next(self._news)
@@ -240,7 +240,7 @@ class _Sidecar:
             self._look()
 
     def _look(self) -> None:
-        """Take the fingerprints of all files, and set the signals of what changed."""
+        """Take the fingerprints of all files, and set the events for what has changed."""
         files = self.fingerprints()
         changed = _changed(self._files, files)
         if changed and self._files:
@@ -266,7 +266,7 @@ class _Sidecar:
     # --- ticks ------------------------------------------------------------------------------------------------------
 
     async def _tick_when_due(self, due_in_s: Callable[..., float], maybe_due: asyncio.Event, *, local: bool) -> None:
-        """Do a tick whenever one is due; where it still is afterwards, there is a pause before the next."""
+        """Do a tick whenever one is due. If another one is due directly afterwards, pause first, with back-off."""
         repeated = 0
         while True:
             if (wait_s := self._in_s(due_in_s)) > 0:
@@ -280,7 +280,7 @@ class _Sidecar:
             await self._tick(local=local)
             self._look()
             repeated += 1
-            if repeated > 1:  # once, somebody may have written meanwhile
+            if repeated > 1:  # a second tick may be due because somebody wrote during the first
                 await anyio.sleep(_pause_s(repeated - 1, self.rng))
 
     def _count(self, done: TickResult, *, is_failed: bool) -> None:
@@ -318,7 +318,7 @@ class _Sidecar:
     # --- the end ----------------------------------------------------------------------------------------------------
 
     async def _finish(self) -> None:
-        """Wait for work that has begun, and do what is due. All that was acknowledged is on the disk either way."""
+        """Wait for work that has begun, and do what is due. Nothing acknowledged depends on it: all is on the disk."""
         with anyio.move_on_after(LAST_WORK_S) as limit:
             while self._is_working:
                 await anyio.sleep(0.02)
@@ -344,7 +344,7 @@ async def _show_life(every_s: float) -> None:
 
 
 def _folders(root: Path) -> list[str]:
-    """Return the folders to watch, those that are there: the root for the settings, the homes, the clan's.
+    """Return the existing folders to watch: the root for the settings, the homes, and the clan's folders.
 
     Any folder among the homes with an agent's name counts, whether or not the register names it yet.
     """
@@ -356,7 +356,7 @@ def _folders(root: Path) -> list[str]:
 
 
 def _pause_s(deaths: int, rng: random.Random) -> float:
-    """Return the pause after so many deaths in a row, seconds: doubling, half of it random."""
+    """Return the pause after a number of deaths in a row, seconds. It doubles each time, and half of it is random."""
     longest = min(PAUSE_S_MAX, PAUSE_S * 2 ** min(deaths - 1, 16))
     return rng.uniform(longest / 2, longest)
 
@@ -366,7 +366,7 @@ def _pause_s(deaths: int, rng: random.Random) -> float:
 
 async def _ticked(root: Path, agent: str, local: bool) -> TickResult:
     """Run one tick in a process and return its result; raise a FleetError where it has none in time."""
-    # -P: a folder of the project that is called fleet, or json, is not ours to run.
+    # -P: else a folder of the project that is called fleet, or json, would be imported in place of ours.
     words = [sys.executable, "-P", "-m", "fleet", "poll", "--json", "--agent", agent, "--dir", str(root)]
     try:
         child = await anyio.open_process(
@@ -375,7 +375,7 @@ async def _ticked(root: Path, agent: str, local: bool) -> TickResult:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # a key pressed in our terminal is for us: we end it, in time
+            start_new_session=True,  # Ctrl-C in our terminal must reach only us: we end the child ourselves
         )
     except OSError as why:
         raise FleetError(f"no process could be started ({why.strerror})") from why
@@ -392,7 +392,7 @@ async def _ticked(root: Path, agent: str, local: bool) -> TickResult:
         raise FleetError(f"it took longer than {TICK_S_MAX:.0f} s and was ended")
     with suppress(msgspec.DecodeError):
         done = msgspec.json.decode(bytes(out), type=TickResult)
-        if done.exit == child.returncode:  # else it is the document of an error
+        if done.exit == child.returncode:  # else the child printed an error's document
             return done
     message = err.decode("utf-8", "replace").strip()[:400]
     raise FleetError(f"exit code {child.returncode}: {message or 'it said nothing'}")
@@ -439,7 +439,7 @@ def run(workspace: Workspace, agent: str) -> bool:
         with units.Seat(workspace.files, workspace.local, agent).held(now_ms()):
             anyio.run(sidecar.run)
     except BusyError:
-        # systemd takes one that ends without a notification for broken, and starts it again and again.
+        # systemd takes a service that ends without a notification for broken, and restarts it for ever.
         _notify(f"{_READY}\nSTATUS=another one looks after {agent} already")
         return False
     return True
@@ -448,10 +448,10 @@ def run(workspace: Workspace, agent: str) -> bool:
 async def _live(
     root: Path, agent: str, log: _Log, changed: asyncio.Event, arrived: Callable[[], None], stop: anyio.Event
 ) -> None:
-    """Keep one agent connected to the live room until stopped; returns at once where nobody here agreed to one.
+    """Keep one agent connected to the live room until stopped; return at once if nobody here agreed to a room.
 
-    A lost connection is made again, with back-off, and never raises. With ``serve``, this process is the server as
-    well, on loopback, unless another one here is already.
+    A lost connection never raises, and is made again with back-off. With ``serve`` in the settings, this process also
+    is the server on loopback, unless another process on this machine is.
     """
     with closing(Workspace(root)) as workspace:
         try:
@@ -467,7 +467,7 @@ async def _live(
     parts = [stop.wait(), _left(root, log), live.run(partial(_next, changed))]
     if settings.serve:
         parts.append(_serve_live(settings, log))
-    tasks = [asyncio.ensure_future(part) for part in parts]  # no group: its error would hide the one of the task
+    tasks = [asyncio.ensure_future(part) for part in parts]  # no task group: it would wrap the error of a task
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -486,7 +486,7 @@ async def _left(root: Path, log: _Log) -> None:
 
 
 async def _serve_live(settings: config.Live, log: _Log) -> None:
-    """Serve on loopback; where another process here does, try again at an interval."""
+    """Serve the live room on loopback; while the port is taken, try again at an interval."""
     from fleet.serve.room import Rooms, Rules, serving
 
     token = consent.variable(settings.token_env)

@@ -1,7 +1,7 @@
-"""One tick of a workspace's timed work: what is due is done, once.
+"""One tick of a workspace's timed work, which does all that is due, once.
 
-It runs in a process of its own (``fleet poll``), which imports the verbs; a sidecar stays small. A fault in one part is
-reported, and keeps no other part from its work.
+It runs in a process of its own (``fleet poll``), which imports the verbs, so that a sidecar stays small. An error in
+one part is reported, and does not keep the other parts from their work.
 """
 
 import random
@@ -19,11 +19,11 @@ from fleet.store.workspace import Workspace
 
 EXIT_PARTIAL = 3
 ROUNDS_MAX = 4
-"""Rounds of work in one tick, each because files changed during the one before; more waits for the next tick."""
+"""Greatest number of rounds of work in one tick. A round follows if files changed during the last one."""
 
 
 class Tick:
-    """One tick over one workspace, as one of its agents. A simulator makes up what is private: work, sync and sleep."""
+    """One tick over one workspace, as one of its agents. A simulator overrides ``_work``, ``_sync`` and ``_sleep``."""
 
     def __init__(self, workspace: Workspace, agent: str, rng: random.Random | None = None) -> None:
         self._workspace, self._agent = workspace, agent
@@ -36,7 +36,7 @@ class Tick:
         self._work_if_due()
         if not local:
             self._sync_if_due()
-            self._work_if_due()  # on what came in
+            self._work_if_due()  # again, for what the sync brought
         self._sleep_if_due()
         marks, now = self._memory.read(), self._now()
         self._done.next_s = min(marks.work_in_s(now, self._settings), marks.sync_in_s(now, self._settings))
@@ -54,8 +54,8 @@ class Tick:
                 if self._memory.read().work_in_s(now, self._settings):
                     return  # another process did it while we waited
                 self._add(self._work())
-                # The digest from before the work: the work itself changes files, and others may have, too. Then all is
-                # done once more, until nothing has changed.
+                # The digest from before the work is noted, since the work changes files, and others may do so. The
+                # loop repeats the work until nothing has changed.
                 self._memory.change(partial(Marks.worked, now_ms=now.ms, digest=now.digest))
 
     def _sleep_if_due(self) -> None:
@@ -95,7 +95,7 @@ class Tick:
                 self._done.exit = self._done.exit or EXIT_PARTIAL
 
     def _mark_synced(self, *, is_reached: bool) -> None:
-        """Take the digest before lines that wait are counted: a line that is written in between changes it again."""
+        """Mark a sync. The digest is taken before the pending lines are counted: a line in between must change it."""
         digest = self._digest()
         sent = digest if not is_reached or not self._count_waiting() else ""
 
@@ -119,7 +119,7 @@ class Tick:
         return digest(fingerprints(self._workspace))
 
     def _work(self) -> LocalWork:
-        """Settle, promote, render and make ready."""
+        """Reflect on ended sessions, count and promote, render the page, and prepare the next starts."""
         reflected = session_end.reflect_due(self._workspace)
         promoted, page = sharing.update_here(self._workspace, self._agent)
         ready = starting.make_ready(self._workspace)
@@ -136,7 +136,7 @@ class Tick:
         )
 
     def _count_waiting(self) -> int:
-        """Return how many lines wait to go out and could."""
+        """Return the number of pending lines that a sync could send."""
         return Outbox(self._workspace).waiting().count
 
     def _sleep(self) -> str:

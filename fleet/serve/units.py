@@ -1,6 +1,6 @@
-"""Services that start with the login: a systemd user unit, a launchd agent; and the lock of an agent's one sidecar.
+"""Services of systemd and launchd, such as a sidecar that starts with the login; and the lock of an agent's sidecar.
 
-Each file is ours alone, named after agent and folder.
+Each service has files of its own, named after agent and folder.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ _SYSTEMCTL = ["systemctl", "--user"]
 _MARK_IN_PATH = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 HOLDER_WAIT_S = 0.3
-"""Longer than ``Seat.holder`` holds the lock."""
+"""Time to wait for the lock of a sidecar, longer than ``Seat.holder`` holds it for its check."""
 _HOLDER_BYTES = 80
 
 
 class Service(NamedTuple):
-    """Files that a service manager reads, by path, and the commands that put them to work and end that."""
+    """Files of a service by path, which a service manager reads, and the commands that start and end the service."""
 
     files: Mapping[Path, bytes]
     start: list[list[str]]
@@ -67,7 +67,7 @@ class Service(NamedTuple):
         return _systemd(platform, environment, root, agent, command, files)
 
     def check(self) -> None:
-        """Raise ``RefusedError`` where one of the files is there, and not ours."""
+        """Raise ``RefusedError`` if one of the files exists and was not made by fleet."""
         for path in self.files:
             if path.is_symlink() or (path.exists() and MARK.encode() not in path.read_bytes()):
                 raise RefusedError(f"{path} is not one that fleet made; it was left alone")
@@ -126,9 +126,9 @@ def _hash(root: Path) -> str:
 
 
 def _path(environment: Mapping[str, str]) -> str:
-    """Return the PATH that a service gets: the installer's, since a manager's own lacks where clients of models are.
+    """Return the PATH for a service: the installer's, since a manager's own lacks the folders of models' clients.
 
-    A relative folder in it would be one of the workspace's, where others may put programs.
+    Relative folders are left out: they would be in the workspace, where others may put programs.
     """
     folders = environment.get("PATH", os.defpath).split(":")
     return ":".join(each for each in folders if each.startswith("/") and not _MARK_IN_PATH.search(each))
@@ -195,7 +195,7 @@ class Seat(NamedTuple):
     def holder(self) -> tuple[int, int] | None:
         """Return the process of the agent's sidecar and its start, ms since 1970; None when there is none.
 
-        Two zeros where the holder has not written them yet.
+        Both are 0 if the holder has not written them yet.
         """
         if not self._path.is_file():
             return None

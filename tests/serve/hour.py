@@ -305,7 +305,7 @@ class Hour(Crew):
     def missing(self) -> list[str]:
         """Return what was acknowledged, or counted, that a machine does not hold as it was."""
         held = self.held(SLEEPER)
-        found = [f"discovery {each}" for each in sorted(self.discoveries - held.told.keys())]
+        found = [f"discovery {each}" for each in sorted(self.discoveries - held.discoveries.keys())]
         for lesson in LESSONS:
             line, least = held.records.get(pattern_id(lesson)), self.seen[lesson]
             known = fold(line) if line is not None else None

@@ -1,8 +1,8 @@
-"""Further histories: what happens between machines and beside the record, which the wider ones leave out.
+"""Further histories: wider ones with more actions, between machines and around the record.
 
-Several agents work in one folder, some under a name that others have elsewhere; a folder of fleet's own is deleted
-whole; a backup is restored into a new folder; people answer what waits for them; notebooks are put in order; a second
-remote is used in turns; and a live room carries the same lines as git. The ledgers of the wider histories go on.
+Several agents work in one folder, some under a name that is used elsewhere too. The ``.fleet`` folder is deleted. A
+backup is restored into a new folder. People answer the inbox, and notebooks are tidied. A second remote is used now and
+then, and a live room carries the same lines as git. All checks of the wider histories hold here too.
 """
 
 import itertools
@@ -35,10 +35,10 @@ class Further(Wider):
     def __init__(self, seed: int, folder: Path) -> None:
         super().__init__(seed, folder)
         self.other_server = MemoryServer()
-        self.other_server._numbers = itertools.count(1_000_001)  # its commits are other ones
+        self.other_server._numbers = itertools.count(1_000_001)  # no commit has a number of the first server
         self.room = self._room()
         self.demoted: set[tuple[str, str, str]] = set()
-        """(folder, agent, lesson) of what a person took out of a memory."""
+        """(folder, agent, lesson) of each lesson that a person took out of a memory."""
         self.of_guests: list[list] = []
         """Entries of ``Machine.logged`` that a guest logged."""
         self.runs_of_guests: set[str] = set()
@@ -51,7 +51,7 @@ class Further(Wider):
         return Document(self.rng.getrandbits(32))
 
     def actions(self) -> list[Callable[[Machine], object]]:
-        """Return what may happen, as often as it does."""
+        """Return the possible actions, each as many times as its weight says."""
         further = [
             *[self.work_as_another, self.meet, self.use_other_remote] * 4,
             *[self.log_as_guest, self.name_guest, self.promote, self.demote, self.answer_inbox, self.lose_fleet] * 3,
@@ -72,7 +72,7 @@ class Further(Wider):
             machine.agent = agent
 
     def log_as_guest(self, machine: Machine) -> bool:
-        """Log where nobody is named: it counts here, and leaves once somebody takes it over."""
+        """Log while no agent is named; the entry counts here, and is sent once an agent takes it over."""
         if machine.others or machine.is_back or self.has_private:
             return False
         agent, machine.agent = machine.agent, GUEST
@@ -86,7 +86,7 @@ class Further(Wider):
         return True
 
     def undo(self, machine: Machine) -> bool:
-        """Take back a correction; a guest's may stand in the log of another who took it over from a backup."""
+        """Undo a correction; the copy of a guest's that an agent took over from a backup may still count."""
         logged = dict(self.ledger.logged)
         is_done = super().undo(machine)
         for run in self.runs_of_guests:
@@ -102,7 +102,7 @@ class Further(Wider):
                 each[1] = each[1] and not any(each is one for one in self.of_guests)
 
     def name_guest(self, machine: Machine) -> bool:
-        """Name the agent of a folder: it takes over what the guest logged."""
+        """Name the agent of a folder, who then takes over what the guest logged."""
         workspace = self.open(machine)
         if not workspace.is_guest(GUEST) or not workspace.home(GUEST).is_dir():
             return False
@@ -110,18 +110,18 @@ class Further(Wider):
         return True
 
     def powered(self) -> list[Callable[[Machine], object]]:
-        """Return the commands in which power may fail."""
+        """Return the actions in which power may fail."""
         acts = [self.name_guest, self.promote, self.demote, self.answer_inbox, self.restore_all, self.sleep, self.tidy]
         return [*super().powered(), *acts, *acts]
 
     def work_as_another(self, machine: Machine) -> bool:
-        """Work in a folder as another agent, perhaps under a name that has a folder elsewhere."""
+        """Work in a folder as another agent, perhaps one that has its own folder."""
         with self._as_another(machine):
             act = self.rng.choice([self.correct, self.correct, self.edit, self.discover, self.retire, self.sync])
             return act(machine) is not False
 
     def settle_elsewhere(self, _: Machine) -> bool:
-        """Restore a backup into a new folder, and work there under the same name."""
+        """Restore a backup into a new folder, where its agent works too."""
         fresh = [each for each in self.promised.saved if each.hidden == self.promised.hidden]
         if not fresh or len(self.machines) >= MACHINES_MAX or self.has_private:
             return False
@@ -133,9 +133,9 @@ class Further(Wider):
         return True
 
     def lose_fleet(self, machine: Machine) -> bool:
-        """Delete fleet's own folder: logs and the clan's files are all that is left.
+        """Delete the ``.fleet`` folder, so that only the logs and the clan's files are left.
 
-        It has the only note of earlier places of the homes, so what lies there is brought first.
+        Only that folder knows earlier places of the homes. So the files there are moved to the present place first.
         """
         if machine.is_hurt or machine.others or machine.is_back:
             return False
@@ -151,9 +151,9 @@ class Further(Wider):
         return True
 
     def _is_in_files(self, machine: Machine) -> bool:
-        """Return whether the clan's files have what others logged here.
+        """Return whether the clan's files have what other agents logged here.
 
-        Else power failed before their shard was durable. Without ``.fleet`` their log then waits until they work here.
+        They lack it if power failed before the shard was durable. Then only that agent's next command here counts it.
         """
         files = [path.read_text("utf-8") for path in (machine.root / "clan-learnings").rglob("*.jsonl")]
         known = [row for each in files for row in each.splitlines()]
@@ -166,7 +166,7 @@ class Further(Wider):
     # --- memories and what waits for a person -------------------------------------------------------------------------
 
     def promote(self, machine: Machine) -> bool:
-        """Take a lesson into a memory, by a person's yes."""
+        """Enter a lesson into a memory, as a person's yes does."""
         lesson = self._some_lesson(machine)
         if not lesson:
             return False
@@ -178,9 +178,9 @@ class Further(Wider):
         return True
 
     def demote(self, machine: Machine) -> bool:
-        """Take a lesson out of a memory: it does not come back by itself.
+        """Take a lesson out of a memory, to which it must not come back by itself.
 
-        Two machines of one image lie at one path, and have a memory each: the other one keeps it.
+        Two machines of one image have one path and a memory each, and the other one keeps the lesson.
         """
         workspace = self.open(machine)
         rows = sorted(AgentMemory(workspace, machine.agent).rows())
@@ -190,11 +190,11 @@ class Further(Wider):
         reflecting.demote(workspace, machine.agent, lesson)
         assert lesson not in AgentMemory(workspace, machine.agent).rows(), f"{lesson} was demoted, and is there"
         if not machine.others:
-            self._do(machine, self.demoted, (str(machine.root), machine.agent, lesson))
+            self._note_done(machine, self.demoted, (str(machine.root), machine.agent, lesson))
         return True
 
     def answer_inbox(self, machine: Machine) -> bool:
-        """Answer something that waits, with a yes or a no."""
+        """Answer an entry of the inbox with yes or no."""
         workspace = self.open(machine)
         waiting = inbox.listing(workspace, count=0).entries
         if not waiting:
@@ -219,17 +219,17 @@ class Further(Wider):
         return True
 
     def block_and_retire(self, machine: Machine) -> bool:
-        """Block somebody here, and retire for everybody what nobody else said."""
+        """Block a writer here, and retire for all what nobody else said."""
         name = self.rng.choice(self.machines).agent
         try:
             done = reviewing.block(self.open(machine), machine.agent, name, retire=True)
-        except FleetError:  # who writes here
+        except FleetError:  # it writes here
             return False
         self.ledger.retired.update(done.retired)
         return bool(done.retired)
 
     def restore_all(self, machine: Machine) -> bool:
-        """Bring back all that somebody retired."""
+        """Restore all lessons that some agent retired."""
         try:
             done = reviewing.restore_all(self.open(machine), machine.agent, self.rng.choice(self.machines).agent)
         except NoError:
@@ -238,11 +238,11 @@ class Further(Wider):
         return True
 
     def tidy(self, machine: Machine) -> bool:
-        """Put a notebook in order."""
+        """Tidy the agent's notebook."""
         return bool(tidying.tidy(self.open(machine), machine.agent, Mode.ALWAYS, confirm=bool).run)
 
     def sleep(self, machine: Machine) -> bool:
-        """Let an agent sleep: all phases."""
+        """Run all phases of an agent's sleep."""
         return bool(sleeping.sleep(self.open(machine), machine.agent).phases)
 
     def _loosen(self, machine: Machine, run: Run) -> None:
@@ -252,8 +252,8 @@ class Further(Wider):
     # --- other ways ---------------------------------------------------------------------------------------------------
 
     def use_other_remote(self, machine: Machine) -> bool:
-        """Sync with a second remote, as after `fleet init --remote`; the next sync is with the first again."""
-        # What a folder said before it was put back is known to the remote that it was sent to, and to no other.
+        """Sync once with a second remote, as after `fleet init --remote`."""
+        # What a folder had sent before it was restored is only in the remote that it was sent to.
         if self.has_private or self.is_busy or machine.is_back or machine.is_unsure:
             return False
         sent = [each[1] for each in machine.logged]
@@ -269,21 +269,21 @@ class Further(Wider):
         return True
 
     def leave(self, machine: Machine) -> bool:
-        """Leave the clan, and come back later: the tree that was fetched is forgotten meanwhile."""
+        """Forget the fetched tree, as one does who leaves the clan and comes back later."""
         if machine.is_hurt:
             return False
         sharing.Membership(self.open(machine))._forget_tree()
         return True
 
     def meet(self, machine: Machine) -> bool:
-        """Meet in the live room: each side says what it has, and gets the rest."""
+        """Exchange lines with the live room, in both directions."""
         workspace = self.open(machine)
         with workspace.writing(machine.agent) as writer:
             name = writer.name
         bridge = Bridge(workspace, name)
-        if self.has_private:  # what became private stands in an old room: this one is for who looks on
-            said = b"".join(update for _, update in bridge.offer())
-            leaked = [words for words in self.ledger.private if words.encode() in said]
+        if self.has_private:  # an old room may hold what became private later, so only the offer is checked
+            offered = b"".join(update for _, update in bridge.offer())
+            leaked = [words for words in self.ledger.private if words.encode() in offered]
             assert not leaked, f"{leaked} are offered to the room"
             return False
         bridge.receive([(BASE, self.room.since(bridge.documents[BASE].state()))])
@@ -294,7 +294,7 @@ class Further(Wider):
         return True
 
     def empty_room(self, _: Machine) -> None:
-        """The live server starts anew, with nothing."""
+        """Restart the live server, which then holds nothing."""
         self.room = self._room()
 
     # --- the end ------------------------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ class Further(Wider):
         super().heal()
 
     def check_machine(self, machine: Machine) -> None:
-        """What a person took out of a memory stays out of it."""
+        """Check also that what a person took out of a memory stays out of it."""
         super().check_machine(machine)
         workspace: Workspace = self.open(machine)
         for agent in workspace.agents_here():

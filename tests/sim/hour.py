@@ -1,7 +1,7 @@
-"""An hour of three sidecars, in virtual time: the real sidecar, ticks, live client and server; the world is made up.
+"""An hour of three real sidecars, with real ticks, live client and server, in virtual time and a simulated world.
 
-One machine sleeps, with its clock or without it; one moves between networks, the way to the remote and the way to the
-live server each for itself; one loses its power at any write, or just so, and starts with what was durable.
+One machine sleeps, and its monotonic clock may stand still meanwhile. One moves between networks, and loses the remote
+and the live server at separate times. One loses power, maybe during a write, and starts again with what was durable.
 """
 
 import hashlib
@@ -44,12 +44,12 @@ from tests.sim.world import POWERS, START_MS, CrashError, Ledger, Power, SimFile
 HOUR_S = 3_600.0
 HOUR_NS = 3_600_000_000_000
 HEALED_S = 900.0
-"""The longest pause after failures, the longest interval, and a little."""
+"""The longest pause after failures and the longest interval together, and a little more."""
 QUIET_S = 800.0
 IDLE_TICKS_MAX = 10
-"""Of one machine while nothing happens: what is looked at every five minutes, a sync as often, and what that stirs."""
+"""Most ticks of one machine while nothing happens: a look and a sync every five minutes, and what a sync sets off."""
 LOOK_S = 20.0
-"""What is looked after every second or two in a real one: that would be much work, and find nothing more."""
+"""Seconds between polls, instead of one or two as in reality, which would be much work and find nothing more."""
 SLEEPER, MOVER, MORTAL = AGENTS = ("sleeper", "mover", "mortal")
 LESSONS = [f"Lesson number {n} about `tool-{n % 3}`" for n in range(6)]
 
@@ -58,14 +58,14 @@ Change = Callable[[Line, Writer, str], Line]
 
 
 class Mains(Power):
-    """The power of a machine whose processes live on a little when it has failed, and reach nothing any more."""
+    """The power of a machine whose processes run on for a while after it has failed, and can write nothing then."""
 
     def __init__(self) -> None:
         super().__init__()
         self.is_off = False
 
     def step(self, tear: Callable[[float], object] = bool) -> None:
-        """Come to a durable step."""
+        """Count a durable step, or fail at it."""
         if self.is_off:
             raise CrashError
         try:
@@ -76,10 +76,10 @@ class Mains(Power):
 
 
 class HourFiles(SimFiles):
-    """Files of a machine, of which each state looks like no other: how old a file is here is for chance to say.
+    """Files of which each write has its own modification time, since real times would depend on the test's speed.
 
     Args:
-        machine: whose files they are.
+        machine: the machine that they are on.
     """
 
     def __init__(self, machine: "Machine") -> None:
@@ -93,13 +93,13 @@ class HourFiles(SimFiles):
 
 
 class SimSidecar(_Sidecar):
-    """A sidecar to which nobody sends a signal."""
+    """A sidecar that gets no signals."""
 
     async def _until_a_signal(self) -> None:
         await self._stop.wait()
 
     def hear(self) -> None:
-        """Be told by the watcher that something changed."""
+        """Do what happens when the watcher reports a change."""
         self._news.set()
 
 
@@ -122,7 +122,7 @@ class Machine:
         self.workspace: Workspace
 
     def now_s(self) -> float:
-        """Read the monotonic clock, which may stand still while the machine sleeps."""
+        """Return the time of its monotonic clock, which may stand still while the machine sleeps."""
         return self.hour.conductor.now_s - self.behind_s
 
     def later(self, wait_s: float, act: Callable[[], None]) -> None:
@@ -162,7 +162,7 @@ class Machine:
         self.awake()
 
     async def _tick(self, local: bool) -> TickResult:
-        """Do what the process of a tick does; it takes a while to start."""
+        """Do what a tick's process does, after a while that stands for its start."""
         import anyio
 
         await anyio.sleep(self.hour.rng.uniform(0.1, 1.0))
@@ -186,16 +186,16 @@ class Machine:
             git.is_down = git.drops_next_reply = False
 
     async def _live(self, changed: Any, arrived: Callable[[], None], stop: Any) -> None:
-        def told() -> None:
+        def counted() -> None:
             self.hour.happened["arrived live"] += 1
             arrived()
 
-        live = Live(self.open, self.agent, Where(f"ws://{self.agent}", "clan"), told, lambda _: None, self.hour.rng)
+        live = Live(self.open, self.agent, Where(f"ws://{self.agent}", "clan"), counted, lambda _: None, self.hour.rng)
         live._pool.shutdown()
         live._pool = Inline()  # type: ignore[assignment]
         await live.run(partial(_next, changed))
 
-    # --- what befalls it ----------------------------------------------------------------------------------------------
+    # --- faults -------------------------------------------------------------------------------------------------------
 
     def open_way(self) -> None:
         self.way.become(AWAY if self.hour.is_live_away else OPEN)
@@ -216,7 +216,7 @@ class Machine:
         self.hour.conductor.loops.pop(self.agent, None)
 
     def kill(self) -> None:
-        """Take its power, with all that nobody waited for."""
+        """End its processes without warning; what was not waited for may be lost."""
         if self.loop is None:
             return
         self.power.is_off = True
@@ -234,7 +234,7 @@ class Machine:
         return self.root / ".fleet" / f"state-{SCHEMA_NUMBER}.db"
 
     def _lose(self, synced: bytes) -> None:
-        """Lose what may be lost: lines, and what the database had not yet brought to its place, or all of it."""
+        """Lose, by chance, lines that nobody waited for, and the database's last transactions or all of it."""
         rng = self.hour.rng
         if rng.random() < 0.5:
             for path, size in self.unsure.items():
@@ -255,7 +255,7 @@ class Hour:
 
     Args:
         seed: decides everything.
-        folder: an empty one.
+        folder: an empty folder.
     """
 
     def __init__(self, seed: int, folder: Path) -> None:
@@ -265,7 +265,7 @@ class Hour:
         self.git = MemoryServer()
         self.server = Server(self.conductor, self.rng.randbytes)
         self.is_clock_stopped = self.rng.random() < 0.5
-        self.is_live_away = self.rng.random() < 0.3  # for all, and for ever: what git alone brings must be all
+        self.is_live_away = self.rng.random() < 0.3  # for all machines and for good, so that git alone must do
         self.ledger = Ledger()
         self.acknowledged: list[Line] = []
         """Changes that every machine must cover in the end."""
@@ -275,8 +275,8 @@ class Hour:
         self.machines = {agent: Machine(self, agent, folder / agent) for agent in AGENTS}
         for machine in self.machines.values():
             machine.root.mkdir()
-            told = f"[keep]\nedition_always_bytes = {edition_bytes}\n[sidecar]\npolling = true\n"
-            (machine.root / config.FILE_NAME).write_text(told)
+            settings = f"[keep]\nedition_always_bytes = {edition_bytes}\n[sidecar]\npolling = true\n"
+            (machine.root / config.FILE_NAME).write_text(settings)
             workspace = machine.open()
             with workspace.writing(machine.agent):
                 workspace.close()
@@ -288,8 +288,8 @@ class Hour:
         self.trace.append(" ".join(map(str, (f"{self.conductor.now_s:.3f}", *words))))
 
     def run(self) -> str:
-        """Live through the hour and heal; return a hash of all that happened."""
-        with self.held_world():
+        """Run the hour, heal and check; return the hash of the trace."""
+        with self.simulated_world():
             try:
                 for machine in self.machines.values():
                     machine.start()
@@ -310,10 +310,10 @@ class Hour:
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
 
     @contextmanager
-    def held_world(self) -> Iterator[None]:
-        """Let files look as they read, since a virtual second has no time to show, and sockets lead into memory.
+    def simulated_world(self) -> Iterator[None]:
+        """Fingerprint files by their content, since a virtual second shows in no file's time; replace the sockets.
 
-        No file is too young for its times to be believed: whether one is would depend on how fast the tests run.
+        No file counts as too young for its times to be trusted, which would depend on how fast the tests run.
         """
         look, connect, poll_s, look_s = changes.Changes.fingerprints, living.connect, sidecar.POLL_S, living.POLL_S
         ticks = files._TICK_NS, files._COARSE_TICK_NS
@@ -373,7 +373,7 @@ class Hour:
         self.happened[mode] += 1
 
     def crash(self) -> None:
-        """Take the power from the mortal machine: now, or in the middle of one of its next writes."""
+        """Let the power of the mortal machine fail, now or during one of its next writes."""
         machine = self.machines[MORTAL]
         if machine.loop is None:
             return
@@ -415,7 +415,7 @@ class Hour:
             if not machine.power.is_off:
                 raise
         self.note(machine.agent, act.__name__)
-        if machine.loop is not None and self.rng.random() < 0.9:  # a watcher may miss one
+        if machine.loop is not None and self.rng.random() < 0.9:  # a watcher may miss a change
             self.conductor.after(0.1, machine.sidecar.hear)
 
     @contextmanager
@@ -430,8 +430,8 @@ class Hour:
         lesson = self.rng.choice(LESSONS)
         self.ledger.maybe[lesson] += 1
         with self.opened(machine) as workspace:
-            told = Correction("w", "r", lesson)
-            learning.correct(workspace, machine.agent, told, session=str(self.now_ms()))
+            given = Correction("w", "r", lesson)
+            learning.correct(workspace, machine.agent, given, session=str(self.now_ms()))
         self.ledger.maybe[lesson] -= 1
         self.ledger.seen[lesson] += 1
 
@@ -439,7 +439,7 @@ class Hour:
         lesson = self.rng.choice(LESSONS)
         path = machine.root / "agents" / machine.agent / "corrections.md"
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a") as file:  # a torn last line may stand there
+        with path.open("a") as file:  # the blank line first, since the last line may be torn
             file.write(
                 f"\n\n## 2026-11-21 — by hand {self.now_ms()}\n**Pattern:** {lesson}{self.rng.choice(['', chr(10)])}"
             )
@@ -448,8 +448,8 @@ class Hour:
     def discover(self, machine: Machine) -> None:
         with self.opened(machine) as workspace:
             problem = f"problem {self.rng.randint(0, 9)}"
-            told = Discovery(id="", problem=problem, solution="solution", type="discovery", confidence="medium")
-            entry, _ = learning.discover(workspace, machine.agent, told)
+            given = Discovery(id="", problem=problem, solution="solution", type="discovery", confidence="medium")
+            entry, _ = learning.discover(workspace, machine.agent, given)
         self.ledger.discoveries.add(entry.id)
 
     def retire(self, machine: Machine) -> bool:
@@ -508,7 +508,7 @@ class Hour:
             assert least <= seen <= most, f"{lesson}: seen {seen}, acknowledged {least}, at most {most}"
             gone = line is not None and line.id not in self.ledger.retired and not fold(line).is_present
             assert not gone, f"{lesson} is gone, and nobody retired it"
-        assert self.ledger.discoveries <= branch.told.keys()
+        assert self.ledger.discoveries <= branch.discoveries.keys()
         for line in self.acknowledged:
             assert branch.covers(line), f"a change of {line.id} is lost: {line}"
         for machine in self.machines.values():
@@ -516,11 +516,11 @@ class Hour:
                 self.check_machine(machine, workspace, views[0])
 
     def check_machine(self, machine: Machine, workspace: Workspace, edition: tuple[bytes, ...]) -> None:
-        """Check that nothing waits here, and that the rows are those of a database that is made anew."""
+        """Check that nothing waits to be sent here, and that a rebuilt database has the same rows."""
         names = [replica.name for replica in workspace.replicas().replicas]
         assert len(names) == 1, f"{machine.agent} took itself for a clone: {names}"
         assert not workspace.db.outgoing(), "something waits, and would never go out"
-        assert not workspace.db.differences(), "a database that is made anew is another one"
+        assert not workspace.db.differences(), "a rebuilt database differs"
         assert tuple(workspace.db.edition(kind) for kind in KINDS) == edition, "the fetched tree differs"
         refused = [each for each in workspace.quarantine.all() if MORTAL not in each.path]  # its lines may be torn
         assert not refused, refused

@@ -1,10 +1,10 @@
 """Seeded random histories of a clan: agents at work on real workspaces, over a remote in memory.
 
-The world is held: clocks jump, power fails at any durable step, remotes are cut off, rewound, reverted, merged by hand
-or lose a reply, folders are copied and put back, databases and git folders are lost, people edit and delete the
-clan's files. Beside it stands a ledger of what was acknowledged. After healing, every machine must hold the same, what
-was acknowledged must be there once, what is private or purged nowhere, and a database that is made anew must be the
-one that is there.
+The world is simulated: clocks jump, power fails at any durable step, and remotes are cut off, rewound, reverted, merged
+by hand or lose a reply. Folders are copied and put back, databases and git folders are lost, and people edit and
+delete the clan's files. A ledger notes what was acknowledged. After healing, every machine must hold the same.
+Whatever was acknowledged must be there once; whatever is private or purged must be nowhere. A database that is
+rebuilt from the files must equal the one that was there.
 """
 
 import hashlib
@@ -53,7 +53,7 @@ from tests.sim.world import (
 HOUR_MS = 3_600_000
 YEAR_MS = 8_766 * HOUR_MS
 SETTLING_ROUNDS_MAX = 5
-# One long history finds what ten short ones do not, and costs as much as three: one in five is long.
+# A long history finds what ten short ones do not, and costs as much as three. So one in five is long.
 LONG_SHARE = 0.2
 SHORT_STEPS, LONG_STEPS = (6, 18), (25, 60)
 SHORT_MACHINES, LONG_MACHINES = (2, 3), (3, 5)
@@ -62,7 +62,7 @@ LESSONS = [f"Lesson number {n} about `tool-{n % 3}`" for n in range(6)]
 UNDER_THE_MAT = "The code of the {} is written under the mat"
 THEMES = ("anything", "secrets", "clocks", "snapshots", "hands", "remotes", "losses")
 WIDER_FROM = 1_000_000
-"""Seeds from here on are those of wider histories (``wider.py``): what older ones stand for stays as it is."""
+"""Seeds from here on are those of wider histories (``wider.py``); what a smaller seed stands for never changes."""
 FURTHER_FROM = 10_000_000
 """Seeds from here on are those of further histories (``further.py``)."""
 TENDED_FROM = 20_000_000
@@ -81,9 +81,9 @@ class Simulation:
         folder: an empty folder to work in.
 
     Attributes:
-        remote_class: a machine's way to the server; a broken fleet has a broken one.
-        theme: what this history is about: that happens three times as often. Drawn, unless it is named.
-        happened: how often each thing came to pass.
+        remote_class: class of a machine's remote; tests of a broken fleet put in a broken one.
+        theme: the key of ``themes`` whose actions come more often in this history; drawn, unless a test sets it.
+        happened: how often each action did anything.
     """
 
     remote_class = SimRemote
@@ -98,10 +98,10 @@ class Simulation:
         self.people = People(self.server, self.rng)
         self.trace: list[str] = []
         self.happened: Counter[str] = Counter()
-        self.is_busy = False  # somebody syncs: a faster one must not start a third
+        self.is_busy = False  # somebody's faster sync is under way, and must not start a third one in turn
         self.number = 0
         self.has_jumped = False
-        # What became private stands in older copies of the shared files; nobody brings those back in such a history.
+        # Older copies of the shared files hold what became private later, so such a history brings no copy back.
         self.has_private = self.rng.random() < 0.5
         # Small limits make editions and dropping happen within a few lines.
         self.edition_bytes = self.rng.choice([0, 600, 2_000, 262_144])
@@ -109,8 +109,8 @@ class Simulation:
         is_long = self.rng.random() < LONG_SHARE
         self.steps = self.rng.randint(*(LONG_STEPS if is_long else SHORT_STEPS))
         machines = self.rng.randint(*(LONG_MACHINES if is_long else SHORT_MACHINES))
-        self.again: set[str] = set()  # minute and lesson of what a machine that was put back logged once more
-        self.only_sent: list[Any] = []  # what a machine that was put back had logged, and the remote alone has
+        self.again: set[str] = set()  # minute and lesson of each entry that a restored machine logged once more
+        self.only_sent: list[Any] = []  # what a machine logged before it was restored, and only the remote has
         self.machines = [self._machine(f"agent{n}") for n in range(machines)]
         self.theme = self.theme or self.rng.choice(THEMES)
 
@@ -124,7 +124,7 @@ class Simulation:
         return Machine(root, agent)
 
     def actions(self) -> list[Callable[[Machine], object]]:
-        """Return what may happen, as often as it does."""
+        """Return the possible actions, each as many times as its weight says."""
         usual = [
             *[self.correct] * 9,
             *[self.sync] * 8,
@@ -151,7 +151,7 @@ class Simulation:
         return usual + themes.get(self.theme, []) * 6
 
     def run(self) -> str:
-        """Live through a history and heal; return a hash of all that happened."""
+        """Run the history, heal and check; return the hash of its trace."""
         self.begin()
         actions = self.actions()
         for _ in range(self.steps):
@@ -163,14 +163,14 @@ class Simulation:
         return hashlib.sha256("\n".join(self.trace).encode()).hexdigest()
 
     def step(self, action: Callable[[Machine], object], machine: Machine) -> bool:
-        """Let something happen; tell whether it came to pass."""
+        """Do an action on a machine; return whether it did anything."""
         self.note(action.__name__, machine.root.name)
         is_done = action(machine) is not False
         self.happened[action.__name__] += is_done
         return is_done
 
     def begin(self) -> None:
-        """Let most machines know something that most others know as well."""
+        """Let most machines log a correction and sync, so that they have something in common."""
         for machine in self.machines:
             if self.rng.random() < 0.7:
                 self.correct(machine)
@@ -181,14 +181,14 @@ class Simulation:
         self.trace.append(" ".join(map(str, words)))
 
     def new_number(self) -> int:
-        """Return a number that no other thing has."""
+        """Return the next unused number."""
         self.number += 1
         return self.number
 
     # --- a machine and its workspace ---------------------------------------------------------------------------------
 
     def open(self, machine: Machine) -> Workspace:
-        """Open a machine's workspace, as each command does; or go on, as a sidecar does."""
+        """Open a machine's workspace anew, as each command does, or go on with the open one, as a sidecar does."""
         self._put_in_place(machine)
         if machine.workspace is not None and self.rng.random() < 0.5:
             return machine.workspace
@@ -210,7 +210,7 @@ class Simulation:
         return self.rng.randbytes(length)
 
     def _put_in_place(self, machine: Machine) -> None:
-        """Of machines of one image, let this one run: they have one path."""
+        """Move a machine's folder to the path that it shares with the other machines of its image."""
         if machine.apart is not None:
             running = next(each for each in machine.others if each.apart is None)
             self.shut(running)
@@ -231,7 +231,7 @@ class Simulation:
             self.shut(machine)
 
     def known_by(self, machine: Machine) -> Held:
-        """Return what the rows of a machine say."""
+        """Return what the rows of a machine's database say."""
         workspace = self.open(machine)
         held = Held()
         asked = "SELECT line FROM pattern", "SELECT line FROM discovery", "SELECT raw FROM carried"
@@ -244,11 +244,11 @@ class Simulation:
         return held
 
     def check_nothing_went_back(self, machine: Machine) -> None:
-        """Whatever came to pass: what a machine knows covers all that it ever knew.
+        """Check that a machine's rows still cover all that they covered before.
 
-        But adds and totals under a name that it gave up: what of them is its own counts under another one by then.
+        Adds and totals under a name that it gave up are left out: its own share of them is under a new name by then.
         """
-        warnings = machine.workspace.warnings if machine.workspace is not None else []  # what is opened anew has none
+        warnings = machine.workspace.warnings if machine.workspace is not None else []  # a fresh workspace has none
         given_up = re.findall(r"somebody else writes as (\S+):", "\n".join(warnings))
         now = self.known_by(machine)
         for entry in machine.kept.entries():
@@ -260,7 +260,7 @@ class Simulation:
         machine.kept = now
 
     def check_private(self, machine: Machine) -> None:
-        """What is private stands in none of the files that the clan shares, and that a project may track."""
+        """Check that no private words stand in the files that the clan shares and a project may track."""
         for path in sorted((machine.root / "clan-learnings").rglob("*")):
             data = path.read_bytes() if path.is_file() else b""
             leaked = [word for word in self.ledger.private if word.encode() in data]
@@ -272,7 +272,7 @@ class Simulation:
         """Log a correction."""
         lesson = lesson or self.rng.choice(LESSONS)
         self.ledger.maybe[lesson] += 1
-        # FULL: the entry is acknowledged when this returns.
+        # The entry is on the disk when this returns, and so it counts as acknowledged.
         workspace = self.open(machine)
         before = {each.id for each in Runs(workspace).listed()}
         logged = learning.correct(workspace, machine.agent, Correction("w", "r", lesson), session=str(self.now_ms))
@@ -284,31 +284,31 @@ class Simulation:
 
     def _acknowledge(self, machine: Machine, lesson: str) -> bool:
         if machine.others or machine.is_unsure:
-            return False  # two live machines of one image count inexactly, and so does one whose clock did not go on
+            return False  # two live machines of one image count inexactly, and so does one whose clock may be behind
         self.ledger.maybe[lesson] -= 1
         self.ledger.seen[lesson] += 1
         machine.logged.append([lesson, False])
         return True
 
     def undo(self, machine: Machine) -> bool:
-        """Take back a correction that was logged here; or take that back, so that it counts again."""
+        """Undo a correction that was logged here, or undo its undo, so that it counts again."""
         if machine.others or machine.is_back:
             return False
         workspace = self.open(machine)
-        gone = {each.id: by for each, by in undoing.History(workspace).listed()}
-        found = sorted(each for each in gone if self.ledger.logged.get(each, ("",))[0] == str(machine.root))
-        if not found:
+        undone_by = {each.id: by for each, by in undoing.History(workspace).listed()}
+        runs = sorted(each for each in undone_by if self.ledger.logged.get(each, ("",))[0] == str(machine.root))
+        if not runs:
             return False
-        run = self.rng.choice(found)
+        run = self.rng.choice(runs)
         _, lesson, was_undone = self.ledger.logged[run]
-        is_undone = not gone[run]
+        is_undone = not undone_by[run]
         change = was_undone - is_undone
         self.ledger.retired.add(pattern_id(lesson))
         self.ledger.seen[lesson] += min(0, change)
-        self.ledger.maybe[lesson] += 1  # if the power fails
+        self.ledger.maybe[lesson] += 1  # in case the power fails
         try:
-            undoing.undo(workspace, gone[run] or run)
-        except NoError:  # the power had failed in this very one, which is done now
+            undoing.undo(workspace, undone_by[run] or run)
+        except NoError:  # an earlier undo of this run was cut short, and is finished first
             return False
         self.ledger.maybe[lesson] -= 1
         self.ledger.seen[lesson] += max(0, change)
@@ -318,7 +318,7 @@ class Simulation:
         return True
 
     def write_by_hand(self, machine: Machine) -> None:
-        """Write an entry with an editor, maybe without the final newline."""
+        """Append an entry as an editor would, maybe without the final newline."""
         self._put_in_place(machine)
         lesson = self.rng.choice(LESSONS)
         path = self.log_of(machine)
@@ -334,31 +334,31 @@ class Simulation:
         self._acknowledge(machine, lesson)
 
     def log_of(self, machine: Machine) -> Path:
-        """Return where a person finds an agent's log."""
+        """Return the path of an agent's log."""
         return machine.root / "agents" / machine.agent / "corrections.md"
 
     def discover(self, machine: Machine) -> None:
         """Log a discovery."""
         problem = f"problem {self.rng.randint(0, 9)}"
-        told = Discovery(id="", problem=problem, solution="solution", type="discovery", confidence="medium")
-        entry, _ = learning.discover(self.open(machine), machine.agent, told)
-        self._do(machine, self.ledger.discoveries, entry.id)
+        given = Discovery(id="", problem=problem, solution="solution", type="discovery", confidence="medium")
+        entry, _ = learning.discover(self.open(machine), machine.agent, given)
+        self._note_done(machine, self.ledger.discoveries, entry.id)
 
     def retire(self, machine: Machine) -> bool:
-        """Retire a lesson that is in."""
-        return self._turn(machine, lessons.retire, is_in=True)
+        """Retire a lesson that is present."""
+        return self._retire_or_restore(machine, lessons.retire, is_in=True)
 
     def restore(self, machine: Machine) -> bool:
-        """Bring a retired lesson back."""
-        return self._turn(machine, lessons.restore, is_in=False)
+        """Restore a retired lesson."""
+        return self._retire_or_restore(machine, lessons.restore, is_in=False)
 
-    def _turn(self, machine: Machine, change: Callable[..., object], *, is_in: bool) -> bool:
+    def _retire_or_restore(self, machine: Machine, change: Callable[..., object], *, is_in: bool) -> bool:
         lesson = self._some_lesson(machine, is_in=is_in)
         if not lesson:
             return False
         try:
             change(self.open(machine), machine.agent, lesson)
-        except NoError:  # a merged set is in while any of its records is
+        except NoError:  # a merged set is present while any of its records is
             return False
         self.ledger.retired.update(self.open(machine).patterns.group(lesson))
         return True
@@ -370,7 +370,7 @@ class Simulation:
         return self.rng.choice(found) if found else ""
 
     def edit(self, machine: Machine) -> bool:
-        """Set a field of a lesson: on this machine it reads so from now on, and what it replaced is gone for good."""
+        """Set a field of a lesson, which must read so here at once; the value that it replaced must never come back."""
         lesson = self._some_lesson(machine)
         if not lesson:
             return False
@@ -383,24 +383,24 @@ class Simulation:
         before = workspace.patterns.line(lesson)
         lessons.edit(workspace, machine.agent, lesson, [f"category={value}"])
         if workspace.private(machine.agent, lesson) is not None:
-            return True  # a crash left it on its way to where it is private: there it reads so
+            return True  # a crash had cut short its move to the private notes, and the edit stands in those
         after = workspace.patterns.get(lesson)
         assert after is not None
         assert after.value("category") == value, f"an edit does not read as it was made: {after.value('category')}"
-        for writer, said in before.by_writer().items() if before is not None else ():
-            for field, (stamp, _) in said.w[writer].set.items():
+        for writer, line in before.by_writer().items() if before is not None else ():
+            for field, (stamp, _) in line.w[writer].set.items():
                 if field == "category":
-                    self._do(machine, self.ledger.replaced, (lesson, field, writer, stamp))
+                    self._note_done(machine, self.ledger.replaced, (lesson, field, writer, stamp))
         return True
 
-    def _do(self, machine: Machine, done: set, what: object) -> None:
-        """Note what was done, until the machine is put back as it was before that went out."""
+    def _note_done(self, machine: Machine, done: set, what: object) -> None:
+        """Add to a set of the ledger; the machine's log lets it be taken out again when the machine is restored."""
         if what not in done:
             done.add(what)
             machine.logged.append([(done, what), False])
 
     def merge_lessons(self, machine: Machine) -> bool:
-        """Call two lessons one."""
+        """Merge two lessons."""
         one, other = self._some_lesson(machine), self._some_lesson(machine)
         if not one or one == other:
             return False
@@ -412,7 +412,7 @@ class Simulation:
         return True
 
     def keep_private(self, machine: Machine) -> bool:
-        """Log a lesson that never leaves, or once more one that is there."""
+        """Log a private lesson, maybe one that is already there."""
         if machine.others or not self.has_private:
             return False
         words = f"qzprivate{machine.agent}{self.rng.randint(0, 1)}"
@@ -428,7 +428,7 @@ class Simulation:
         return not known
 
     def word_a_secret(self, machine: Machine) -> bool:
-        """Log a lesson with a secret in it, or word another one into it."""
+        """Log a lesson with a secret in it, or edit another secret into the one that is there."""
         lesson = f"Log in with qzsecret{machine.agent}"
         each = pattern_id(lesson)
         workspace = self.open(machine)
@@ -445,7 +445,7 @@ class Simulation:
             words = f"qzsecret{machine.agent}v{self.new_number()}"
             try:
                 lessons.edit(self.open(machine), machine.agent, each, [f"correct={words}"])
-            except NoError:  # after a snapshot all that it says waits for an answer
+            except NoError:  # after a restore all that it says may wait for an answer
                 return False
             self._note_words(machine, each, "correct", words, words)
             self.sync(machine)
@@ -453,15 +453,15 @@ class Simulation:
 
     def _note_words(self, machine: Machine, each: str, field: str, words: str, value: str) -> None:
         record = self.open(machine).patterns.line(each)
-        for writer, said in record.by_writer().items() if record is not None else ():
-            column = said.w[writer]
+        for writer, line in record.by_writer().items() if record is not None else ():
+            column = line.w[writer]
             if column.set.get(field, ("", ""))[1] == value:
                 self.ledger.words.append((words, each, field, writer, column.set[field][0]))
             elif column.first.get(field) == value:
                 self.ledger.words.append((words, each, field, writer, clock.ZERO))
 
     def purge(self, machine: Machine) -> bool:
-        """Purge a secret: all that this machine knows of it."""
+        """Purge a lesson with secrets, as far as this machine knows it."""
         workspace = self.open(machine)
         worded = sorted({words[1] for words in self.ledger.words})
         known = [each for each in worded if workspace.patterns.line(each) is not None]
@@ -469,21 +469,21 @@ class Simulation:
             return False
         each = self.rng.choice(known)
         moving.purge(workspace, machine.agent, each, yes=True)
-        machine.is_hurt = True  # the databases were deleted, and rows alone may have known what people took out
+        machine.is_hurt = True  # the purge deleted the databases, and people may have taken lines out of the files
         record = workspace.patterns.line(each)
         assert record is not None
         marks = record.marks("purge")
         self.ledger.retired.add(each)
         for (writer, field), stamp in marks.items():
-            self._do(machine, self.ledger.purged, (each, field, writer, stamp))
+            self._note_done(machine, self.ledger.purged, (each, field, writer, stamp))
         for part in record.purged_carried():
-            self._do(machine, self.ledger.purged_carried, part)
+            self._note_done(machine, self.ledger.purged_carried, part)
         return True
 
     # --- sync --------------------------------------------------------------------------------------------------------
 
     def sync(self, machine: Machine, *, compact: bool = False) -> None:
-        """Sync, perhaps with somebody faster, a lost reply, or no way to the remote."""
+        """Sync, perhaps while another machine pushes first, the reply gets lost, or the remote is down."""
         self.server.is_down = machine.is_cut_off
         self.server.drops_next_reply = self.rng.random() < 0.1
         try:
@@ -491,12 +491,12 @@ class Simulation:
         except RemoteUnavailable:
             self.note("no answer")
             if machine.tree.head():
-                machine.is_hurt = False  # what the rows alone knew stands in a file again, whatever became of the rest
+                machine.is_hurt = False  # the sync failed after it had written what only the rows knew to a file
         finally:
             self.server.is_down = self.server.drops_next_reply = False
 
     def compact(self, machine: Machine) -> None:
-        """`fleet compact`: an edition, due or not, and every shard without what it covers."""
+        """Sync as `fleet compact` does: write an edition, due or not, and drop what it covers from every shard."""
         self.sync(machine, compact=True)
 
     def _sync(self, machine: Machine, meanwhile: Callable[[], None], *, compact: bool = False) -> None:
@@ -520,7 +520,7 @@ class Simulation:
         self.check_private(machine)
 
     def _has_left(self, machine: Machine, what: Any) -> bool:
-        """Tell whether a sync sent what was done: what was undone before it was sent stays here, with its undo."""
+        """Return whether the last sync sent something; a lesson that was undone before it was sent stays here."""
         if not isinstance(what, tuple) or what[0] != "undone":
             return True
         tree, record = machine.tree, self.open(machine).patterns.line(pattern_id(what[1]))
@@ -528,20 +528,18 @@ class Simulation:
         return record is not None and sent.covers(record)
 
     def _covers_tree(self, machine: Machine) -> bool:
-        """Tell whether the files here say all that the fetched tree does."""
+        """Return whether the files here say all that the fetched tree does."""
         tree, head = machine.tree, machine.tree.head()
         if not tree.knows(head):
             return True
         fetched = held_in({path: tree.read(oid) for path, (oid, _) in tree.paths(head).items()})
         here = held_in(self.files_of(machine))
-        known = held_in({})
-        known.records = machine.kept.records  # what marks cover is taken out of files
         return all(here.covers(entry) or not self._is_due(machine, here, entry) for entry in fetched.entries())
 
     def _is_due(self, machine: Machine, here: Held, entry: object) -> bool:
-        """Tell whether an entry of the tree must stand in the files here: it need not, where a mark covers it.
+        """Return whether an entry of the tree must stand in the files here: not if the mark of a purge covers it.
 
-        The mark's own file may have been deleted here: the rows know it, which are not looked at.
+        Somebody may have deleted the mark's file here. So the rows as they were last seen count too.
         """
         if isinstance(entry, Line) and any(entry.id == each for each, *_ in self.ledger.purged):
             return False
@@ -553,13 +551,13 @@ class Simulation:
         return True
 
     def files_of(self, machine: Machine) -> dict[str, bytes]:
-        """Return the files that a machine shares."""
+        """Return the clan's files on a machine."""
         clan = machine.root / "clan-learnings"
         paths = [path for path in sorted(clan.rglob("*")) if path.is_file()]
         return {str(path.relative_to(clan)): path.read_bytes() for path in paths}
 
     def somebody_is_faster(self) -> None:
-        """Another machine syncs between our pull and our push."""
+        """Sync another machine now and then; runs between one machine's pull and its push."""
         if self.is_busy or self.rng.random() > 0.2:
             return
         self.is_busy = True
@@ -576,17 +574,17 @@ class Simulation:
     # --- faults of machines ------------------------------------------------------------------------------------------
 
     def cut_off(self, machine: Machine) -> None:
-        """Lose or find the way to the remote."""
+        """Cut the machine off from the remote, or connect it again."""
         machine.is_cut_off = not machine.is_cut_off
 
     def jump(self, machine: Machine) -> None:
-        """A clock jumps: a little, a day back, ten years ahead; or it is set right."""
+        """Let the machine's clock jump an hour, a day or ten years, or set it right."""
         machine.skew_ms = self.rng.choice([0, 0, -HOUR_MS, HOUR_MS, -26 * HOUR_MS, 30 * HOUR_MS, 87_600 * HOUR_MS])
         self.has_jumped = True
         self.note("skew", machine.skew_ms)
 
     def copy(self, machine: Machine) -> bool:
-        """Copy a folder: two machines with one replica's state."""
+        """Copy a machine's folder, so that two machines have the state of one replica."""
         if len(self.machines) >= MACHINES_MAX:
             return False
         self._put_in_place(machine)
@@ -599,7 +597,7 @@ class Simulation:
         return True
 
     def run_twice(self, machine: Machine) -> bool:
-        """Start a second machine of one image: the same path, the same replica."""
+        """Start a second machine of one image, with the same path and the same replica id."""
         if len(self.machines) >= MACHINES_MAX or machine.others or self.has_private:
             return False
         self.shut(machine)
@@ -618,7 +616,7 @@ class Simulation:
         return True
 
     def back_up(self, machine: Machine) -> bool:
-        """Take a snapshot of a machine."""
+        """Take a snapshot of a machine, and sometimes do more after it."""
         if machine.others:
             return False
         self.shut(machine)
@@ -633,7 +631,7 @@ class Simulation:
         return True
 
     def bring_back(self, machine: Machine) -> bool:
-        """Put the machine, or another one, back as it was: same path, same replica id, older state."""
+        """Restore a machine from its snapshot: the same path and replica id, with an older state."""
         kept = [each for each in self.machines if each.snapshot is not None and not each.others]
         if not kept:
             return False
@@ -644,36 +642,36 @@ class Simulation:
         machine.tree = machine.snapshot.tree.copied()
         machine.is_hurt, machine.schema = machine.snapshot.is_hurt, machine.snapshot.schema
         machine.old_clan = machine.old_database = None
-        # What it logs before it has read the clan's stamps may be older than what it sent in its other life.
+        # Until it has read the clan's stamps, its new entries may be stamped older than those it had sent before.
         machine.is_unsure, machine.is_back = self.has_jumped, True
         machine.kept = Held()
-        # What was logged since is there only if the clan has it.
+        # What was logged since the snapshot survives only if the clan has it.
         for what, is_sent in machine.logged:
-            # An edit that was stamped while the clock ran ahead is said again by the folder as it was, and by no other.
+            # A replaced edit that a wrong clock stamped ahead comes back with the restored folder.
             if is_sent and not (self.has_jumped and what[0] is self.ledger.replaced):
                 self.only_sent.append(what)
             else:
-                self._undo(what)
+                self._make_unsure(what)
         sent = [what for what, is_sent in machine.logged if isinstance(what, str) and is_sent]
         machine.logged = []
         if sent and self.rng.random() < 0.5:
             again = f"{self.now_ms // 60_000} {sent[-1]}"
-            if again not in self.again:  # one entry of one minute, in two folders that were put back, counts once
+            if again not in self.again:  # the same entry of one minute, from two restored folders, counts once
                 self.again.add(again)
-                self.correct(machine, sent[-1])  # the same mistake again, before anything was fetched
+                self.correct(machine, sent[-1])  # it makes the same mistake again before it has fetched anything
         return True
 
     def forget_what_was_sent(self) -> None:
-        """After somebody took something out of the remote, nobody knows what it has for sure."""
+        """Count nothing as surely sent any more, since somebody takes something out of the remote."""
         for machine in self.machines:
             for each in machine.logged:
                 each[1] = False
         for what in self.only_sent:
-            self._undo(what)
+            self._make_unsure(what)
         self.only_sent.clear()
 
-    def _undo(self, what: Any) -> None:
-        """Take back what may be gone with a machine that was put back."""
+    def _make_unsure(self, what: Any) -> None:
+        """Note in the ledger that something may be lost, since its machine was restored."""
         if isinstance(what, str):
             self.ledger.seen[what] -= 1
             self.ledger.maybe[what] += 1
@@ -683,7 +681,7 @@ class Simulation:
             what[0].discard(what[1])
 
     def crash(self, machine: Machine) -> None:
-        """Lose power at some durable step of the next command."""
+        """Let the power fail at some durable step of a command."""
         workspace = self.open(machine)
         files = workspace.files
         assert isinstance(files, SimFiles)
@@ -716,7 +714,7 @@ class Simulation:
         return machine.root / ".fleet" / f"state-{machine.schema}.db"
 
     def lose_database(self, machine: Machine) -> bool:
-        """Delete the database; or note it, for a power failure that takes its last transactions back."""
+        """Delete the database, or keep a copy, so that a later power failure can take its last transactions back."""
         if machine.is_hurt:
             return False
         self._put_in_place(machine)
@@ -743,7 +741,7 @@ class Simulation:
         machine.tree = SimTree()
 
     def change_schema(self, machine: Machine) -> bool:
-        """Go on with another version of fleet, whose database has another number; then again with this one."""
+        """Switch to a version of fleet with another database schema, or back to this one."""
         if machine.is_hurt:
             return False
         self._put_in_place(machine)
@@ -755,14 +753,14 @@ class Simulation:
     # --- people at a machine -----------------------------------------------------------------------------------------
 
     def hurt(self, machine: Machine) -> Path:
-        """Let people change the shared files: what an agent said is in the rows by now."""
+        """Prepare a change of the shared files by hand, and return their folder; all in them is in the rows by then."""
         self.open(machine).db.refresh()
         machine.is_hurt = True
         self.shut(machine)
         return machine.root / "clan-learnings"
 
     def delete_by_hand(self, machine: Machine) -> bool:
-        """Delete a file of the clan's here, or all of them."""
+        """Delete one of the clan's files here, or all of them."""
         clan = self.hurt(machine)
         files = sorted(clan.rglob("*.jsonl"))
         if not files:
@@ -774,7 +772,7 @@ class Simulation:
         return True
 
     def lose_files_and_database(self, machine: Machine) -> bool:
-        """Delete files, sync in vain, and lose the database: what was never sent stands in a file by then."""
+        """Delete files, fail to sync, and lose the database; the sync must have put in a file what was never sent."""
         self.discover(machine)
         if not self.delete_by_hand(machine):
             return False
@@ -784,7 +782,7 @@ class Simulation:
         return self.lose_database(machine)
 
     def remember_clan(self, machine: Machine) -> bool:
-        """Keep a copy of the clan's files, as a commit of the project's does."""
+        """Keep a copy of the clan's files, as a commit of the project would."""
         clan = machine.root / "clan-learnings"
         self._put_in_place(machine)
         if not clan.exists() or self.has_private:
@@ -794,7 +792,7 @@ class Simulation:
         return True
 
     def bring_old_clan_back(self, machine: Machine) -> bool:
-        """Put an older copy of the clan's files back, as a checkout does."""
+        """Put an older copy of the clan's files back, as a checkout would."""
         if machine.old_clan is None:
             return False
         clan = self.hurt(machine)
@@ -827,41 +825,41 @@ class Simulation:
                     return False
                 lesson = self.rng.choice(LESSONS)
                 writer, stamp = f"editor.{self.new_number():08x}", "2026-11-20T00:00:00.000Z-0000"
-                said = {"add": stamp, "n": {"seen": 1}, "first": {"text": lesson}}
-                found = {"id": pattern_id(lesson), "w": {writer: said}}
-                raws.insert(at, json.dumps(found, sort_keys=True, separators=(",", ":")).encode())
-                self.ledger.maybe[lesson] += 1  # another edit may take it out before it was read
+                column = {"add": stamp, "n": {"seen": 1}, "first": {"text": lesson}}
+                line = {"id": pattern_id(lesson), "w": {writer: column}}
+                raws.insert(at, json.dumps(line, sort_keys=True, separators=(",", ":")).encode())
+                self.ledger.maybe[lesson] += 1  # another edit may take it out before anybody reads it
         path.write_bytes(b"".join(raw + b"\n" for raw in raws))
         return True
 
     # --- people at the remote ----------------------------------------------------------------------------------------
 
     def rewind(self, _: Machine) -> bool:
-        """The remote is forced back to an older commit, or deleted."""
+        """Force the remote back to an older commit, or delete it."""
         self.forget_what_was_sent()
         return self.people.rewind()
 
     def revert(self, _: Machine) -> bool:
-        """The remote's content goes back in a new commit."""
+        """Bring older content of the remote back with a new commit."""
         self.forget_what_was_sent()
         return self._noting_what_goes(self.people.revert)
 
     def merge(self, _: Machine) -> bool:
-        """Somebody merges an old clone with plain git, and pushes."""
+        """Merge an old clone with plain git, and push."""
         lesson = self.rng.choice(LESSONS)
         self.forget_what_was_sent()
-        self.ledger.maybe[lesson] += 1  # they may write a line; a revert may take it out before anybody has read it
+        self.ledger.maybe[lesson] += 1  # the merge may add a line, and a revert may take it out before it is read
         return self._noting_what_goes(lambda: self.people.merge(pattern_id(lesson)))
 
     def _noting_what_goes(self, act: Callable[[], bool]) -> bool:
-        """Note which lines of a newer version an ordinary commit takes out, as one does that understands them."""
+        """Commit something, and note the carried lines that the commit takes out, as a newer fleet might."""
         before = held_in(self.server.tree()).carried
         is_done = act()
         self.ledger.superseded |= before.keys() - held_in(self.server.tree()).carried.keys()
         return is_done
 
     def carry(self, _: Machine) -> bool:
-        """A newer version pushes a line that nobody here understands, maybe one with a secret in it."""
+        """Push a line of a newer version that nobody here understands, maybe with a secret in it."""
         gone = {purged[0] for purged in self.ledger.purged}
         secrets = [words for words in self.ledger.words if words[1] not in gone and words[2] == "text"]
         about, text = pattern_id(self.rng.choice(LESSONS)), f"newer {self.new_number()}"
@@ -872,7 +870,7 @@ class Simulation:
         return self.people.carry(raw)
 
     def supersede(self, _: Machine) -> bool:
-        """A newer version takes such a line out, since it says the same in another one."""
+        """Take such a line out, as a newer version does that says the same in another line."""
         carried = sorted(held_in(self.server.tree()).carried.items())
         if not carried:
             return False
@@ -882,7 +880,7 @@ class Simulation:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def heal(self) -> None:
-        """Set the clocks, mend the ways, and sync until nothing moves any more; then compare everybody."""
+        """Set the clocks right, connect all, sync until nothing moves any more, and run all checks."""
         self.now_ms += 40 * HOUR_MS
         for machine in self.machines:
             machine.skew_ms, machine.is_cut_off = 0, False
@@ -903,13 +901,13 @@ class Simulation:
         self.check_purged(tree)
 
     def settle(self) -> None:
-        """Sync in turn until everybody has seen the same head. Those who believe the same then see the same."""
-        # What a sync promotes goes out with the next one.
+        """Sync all machines in turn until each has seen the same head, so that all should hold the same."""
+        # A sync may promote lessons, and these go out with the next one.
         is_settled = self._sync_in_turn() or self._sync_in_turn()
         assert is_settled, "the clan does not settle: every sync pushes something"
 
     def _sync_in_turn(self) -> bool:
-        """Sync until everybody has seen the same head, and once more; tell whether nothing was pushed by that."""
+        """Sync until all have seen the same head, and one once more; return whether that one pushed nothing."""
         seen: dict[int, Mark] = {}
         for _ in range(SETTLING_ROUNDS_MAX):
             for machine in self.machines:
@@ -922,14 +920,14 @@ class Simulation:
         return {head} == {self.server.head, *seen.values()}
 
     def check_machine(self, machine: Machine) -> None:
-        """Nothing waits, and a database that is made anew is the one that is there."""
+        """Check that nothing waits to be sent, and that a rebuilt database equals the one that is there."""
         workspace = self.open(machine)
         assert len(workspace.db.outgoing()) == len(self.staying(machine)), "something waits, and would never go out"
-        assert not workspace.db.differences(), "a database that is made anew is another one"
+        assert not workspace.db.differences(), "a rebuilt database differs"
         self.check_private(machine)
 
     def staying(self, machine: Machine) -> list[Entry]:
-        """Return what was stated and undone on a machine before any of it left."""
+        """Return the lines that stay on a machine: those of lessons stated and undone before anything was sent."""
         workspace = self.open(machine)
         gone = workspace.db.undone_unsent()
         waits = [each for each in workspace.db.outgoing() if isinstance(each, Line) and each.id in gone]
@@ -937,8 +935,8 @@ class Simulation:
         return waits
 
     def check_counts(self, held: Held) -> None:
-        """Compare with the ledger: nothing acknowledged is missing, nothing is counted twice."""
-        # Two that were called one lesson may read alike: what is said in those words counts for either.
+        """Compare with the ledger: nothing acknowledged may be missing or counted twice."""
+        # Merged lessons may have one wording, and a new correction in it counts for either.
         for alike in self._alike():
             seen = sum(fold(line).count("seen") for each in alike if (line := held.records.get(pattern_id(each))))
             least = sum(self.ledger.seen[each] for each in alike)
@@ -952,11 +950,11 @@ class Simulation:
             if least and line is not None and line.id not in self.ledger.retired:
                 is_present = fold(line, Policy(self._cut())).is_present
                 assert is_present, f"{lesson} is gone, and nobody retired it"
-        missing = self.ledger.discoveries - held.told.keys()
+        missing = self.ledger.discoveries - held.discoveries.keys()
         assert not missing, f"discoveries lost: {missing}"
 
     def _alike(self) -> list[list[str]]:
-        """Return the lessons, those together that were called one."""
+        """Return the lessons in groups, of those that were merged with each other."""
         sets = {pattern_id(each): [each] for each in LESSONS}
         for one, other in sorted(self.ledger.merged & {(a, b) for a in sets for b in sets}):
             if sets[one] is not sets[other]:
@@ -968,24 +966,24 @@ class Simulation:
         return clock.shifted(clock.pack(self.now_ms, 0), limits.AHEAD_HOURS_MAX * HOUR_MS)
 
     def check_edits(self, held: Held) -> None:
-        """An edit that somebody saw and replaced never reads again: not now, and not when its time has come."""
+        """Check that no replaced edit reads again, now or once a stamp ahead of time has come due."""
         for cut in (self._cut(), clock.shifted(self._cut(), 12 * YEAR_MS)):
             for each, line in held.records.items():
                 stamp, writer = fold(line, Policy(cut)).edited.get("category", ("", ""))
                 assert (each, "category", writer, stamp) not in self.ledger.replaced, f"{each}: an old edit is back"
 
     def check_purged(self, tree: dict[str, bytes]) -> None:
-        """What was purged stands nowhere: in no path of the tree, and in nobody's shared files."""
-        worded: dict[str, bool] = {}
-        for words, *said in self.ledger.words:
-            worded[words] = worded.get(words, True) and self._is_purged(*said)
-        purged = sorted(words for words, is_purged in worded.items() if is_purged)
+        """Check that no purged words stand in the tree or in a machine's shared files."""
+        everywhere: dict[str, bool] = {}
+        for words, *place in self.ledger.words:
+            everywhere[words] = everywhere.get(words, True) and self._is_purged(*place)
+        purged = sorted(words for words, is_everywhere in everywhere.items() if is_everywhere)
         places = [("the tree", tree)]
         places += [(each.root.name, self.files_of(each)) for each in self.machines if not each.apart]
         for where, files in places:
             carried = held_in(files).carried
             for path, data in files.items():
-                # A newer version's line that came after the purge was not known to whoever purged.
+                # Whoever purged could not know a line that a newer version pushed later.
                 lines = [raw for raw in data.splitlines() if raw not in carried.values()]
                 found = [words for words in purged if _holds(b"\n".join(lines), words)]
                 assert not found, f"{found} were purged, and stand in {path} of {where}"
@@ -997,7 +995,7 @@ class Simulation:
 
 
 def _holds(data: bytes, words: str) -> bool:
-    """Tell whether words stand in a file, and not only as the beginning of others."""
+    """Return whether words stand in a file, other than as the beginning of another secret."""
     at = data.find(words.encode())
     while at >= 0:
         if data[at + len(words) : at + len(words) + 1] not in b"v0123456789":
@@ -1007,8 +1005,8 @@ def _holds(data: bytes, words: str) -> bool:
 
 
 def history(seed: int, folder: Path, kind: Callable[[int, Path], Simulation] | None = None) -> str:
-    """Run one seed in a fresh folder, of the kind that it is of by its number; return the hash of its trace."""
-    from tests.sim.further import Further  # which are built on this
+    """Run a seed's history in a fresh folder and return the hash of its trace; the seed's range selects the kind."""
+    from tests.sim.further import Further  # imported here, since these build on this module
     from tests.sim.tended import Alone, Tended
     from tests.sim.wider import Wider
 

@@ -1,9 +1,9 @@
 """Tended histories: what fleet does to an agent's and a project's pages, while people write into the same ones.
 
-Sessions end and are reflected on; what recurs becomes rows, topics and rules; notebooks are put in order; guards stop
-steps; what waits gets a yes or a no. Most of these runs are taken back at once, and that again: the pages must have
-their bytes back each time. Whatever fleet does, what a person wrote stays in its page, once, and what a person took
-out stays out. The ledgers of the further histories go on.
+Sessions end and are reflected on, and what recurs becomes rows, topics and rules. Notebooks are tidied, guards stop
+commands, and the inbox is answered. Most of these runs are undone at once, and then redone. Each time the pages must
+have their former bytes again. What a person wrote must stay in its page, once; what a person took out must stay out.
+All checks of the further histories hold here too.
 """
 
 import os
@@ -46,7 +46,7 @@ from tests.sim.wider import TORN
 from tests.sim.world import CrashError, Machine
 
 STEPS_FACTOR = 3
-"""Pages take many steps to fill: a history has so many times as many as others."""
+"""How many times as many steps these histories have as others, since pages take many to fill."""
 STATEMENTS = [
     "The cache of `tool-0` is stale after an upgrade",
     "Never run `tool-1` without the lock of its index",
@@ -68,27 +68,27 @@ NOTES = [
 OF_HOMES = ("memory.md", "user-model.md", "USER.md")
 _HAND = re.compile(rb"qzhand\d+x")
 _POINTER, _BEHIND = re.compile(rb"- \[.*\]\(topics/"), re.compile(rb"\((qzhand\d+x)\)")
-"""Beginning of a pointer, which quotes its page; and what a person wrote behind one."""
+"""Beginning of a pointer, which quotes a topic's page; and what a person wrote after the quotation."""
 _APPENDED = ("corrections.md", "JOURNAL.md", "reflections.md")
 _PUT_BACK = ("bring_back", "restore_saved", "lose_fleet", "run_twice", "purge", "settle_elsewhere", "copy")
-"""Steps after which a folder is another one than before: what stands in it then counts from then on."""
+"""Actions that may replace a folder's content; the checks of its pages then start anew with what is there."""
 _CARRYING = frozenset({"sync", "compact", "synced", "logged", "heals", "no"})
-"""What a step notes that only exchanges lines with others: it changes no guard's words."""
+"""First words of trace lines of a step that only exchanges lines, and so may change no guard."""
 
 
 class Tended(Further):
     """A further history in which fleet writes pages, and people write into them.
 
     Attributes:
-        reflected: (id of a lesson, run, its place there) of each time that a reflection counted it.
-        uncounted: id of a lesson to how many of these may count or not.
-        hands: by machine, what people wrote and did not take out, to the place where they wrote it.
-        struck: by machine, what people took out of their own words again.
-        unsure: by machine, what of that an undo gave back: a redo takes it out.
-        observed: by machine, lines of observations.
-        guards: by machine, id of a lesson to its guard's decision and words.
-        session: by machine, the session that goes on.
-        anew: machines that were put back, and not looked at since.
+        reflected: (id of a lesson, run, number in the run) of each occurrence that a reflection counted.
+        uncounted: by lesson, how many such occurrences may or may not count.
+        hands: by machine, each token that people wrote and did not take out, with the place where they wrote it.
+        struck: by machine, the tokens that people took out again.
+        unsure: by machine, the struck tokens that an undo may have brought back, and a redo takes out again.
+        observed: by machine, the lines of observations.
+        guards: by machine and lesson, its guard's decision and words.
+        session: by machine, the id of the open session.
+        anew: machines whose content may have been replaced, and that were not checked since.
     """
 
     torn = TORN | {pattern_id(words[:length]) for words in TAUGHT for length in range(1, len(words))}
@@ -107,12 +107,12 @@ class Tended(Further):
         self.anew: set[int] = set()
 
     def entropy(self, length: int) -> bytes:
-        """Return random bytes, some time later: of two runs, which have some in their names, one is the newer."""
+        """Return random bytes a moment later; each run draws some for its name, so no two runs have one time."""
         self.now_ms += 1
         return super().entropy(length)
 
     def actions(self) -> list[Callable[[Machine], object]]:
-        """Return what may happen, as often as it does."""
+        """Return the possible actions, each as many times as its weight says."""
         tended = [
             *[self.observe, self.end_session] * 5,
             *[self.write_by_a_person, self.answer_inbox, self.propose] * 4,
@@ -123,7 +123,7 @@ class Tended(Further):
         return super().actions() + tended * 4
 
     def step(self, action: Callable[[Machine], object], machine: Machine) -> bool:
-        """Let something happen; what people wrote, and what guards say, is as it was."""
+        """Do an action; check that all pages keep what people wrote, and all guards what they say."""
         begun, was_back = len(self.trace), [self.happened[each] for each in _PUT_BACK]
         is_done = super().step(action, machine)
         is_anew = was_back != [self.happened[each] for each in _PUT_BACK] or any(
@@ -139,14 +139,14 @@ class Tended(Further):
         return is_done
 
     def powered(self) -> list[Callable[[Machine], object]]:
-        """Return the commands in which power may fail."""
+        """Return the actions in which power may fail."""
         acts = [self.end_session, self.consolidate, self.suggest, self.answer_inbox, self.guard, self.migrate]
         return [*super().powered(), *acts, *acts]
 
     # --- pages --------------------------------------------------------------------------------------------------------
 
     def pages(self, machine: Machine) -> dict[str, bytes]:
-        """Return the pages of a folder: all Markdown but the clan's own."""
+        """Return the pages of a folder: all Markdown files except the clan's own."""
         found = {}
         for folder, folders, names in os.walk(machine.root):
             folders[:] = sorted(each for each in folders if each not in (".fleet", "clan-learnings"))
@@ -157,12 +157,12 @@ class Tended(Further):
         return found
 
     def _undoable(self, machine: Machine) -> dict[str, bytes]:
-        """Return the pages that an undo gives their bytes back: logs are only appended to."""
+        """Return the pages whose bytes an undo restores; logs, which are only appended to, are none of them."""
         kept = self.pages(machine).items()
         return {path: data for path, data in kept if Path(path).name not in _APPENDED and "/logs/" not in path}
 
     def _check_pages(self, machine: Machine, *, is_anew: bool) -> None:
-        """What people wrote stands where they wrote it, once; what they took out, and what was observed, likewise."""
+        """Check that people's words stand in place, once, those they took out are gone, and all observations stand."""
         pages, places = self.pages(machine), dict[bytes, set[str]]()
         for path, data in pages.items():
             for token, times in Counter(_written(data)).items():
@@ -185,7 +185,7 @@ class Tended(Further):
             known.setdefault(token, min(places[token]))
 
     def write_by_a_person(self, machine: Machine) -> bool:
-        """Write a line into a page with an editor, or add some words to one that is there."""
+        """Write a line into a page with an editor, or add some words to a line that is there."""
         home = self.open(machine).home(machine.agent)
         paths = [machine.root / each for each in self.pages(machine) if _is_of_project(each) and "/logs/" not in each]
         paths += [machine.root / auto_reflect.AGENTS_FILE, machine.root / auto_reflect.AGENTS_FILE]
@@ -206,14 +206,14 @@ class Tended(Further):
         return True
 
     def strike(self, machine: Machine) -> bool:
-        """Take a line that somebody wrote out of the page, unless a run that a crash cut short would yet move it."""
+        """Take out a line that a person wrote, unless a run that a crash cut short has still to move it."""
         known = self.hands.get(id(machine), {})
         if not known or machine.apart is not None or _is_cut_short(machine):
             return False
         self._put_in_place(machine)
         token, others = self.rng.choice(sorted(known)), set[bytes]()
         pages = {path: data for path, data in self.pages(machine).items() if token in data}
-        # The decision about a draft copied it, and is undone perhaps: to undo that copies it again.
+        # An answered draft was copied elsewhere. If the answer was undone, to redo it copies the draft again.
         if any("/logs/" in path or "/skills/" in path for path in pages):
             return False
         for path, data in pages.items():
@@ -226,7 +226,7 @@ class Tended(Further):
         return True
 
     def turn_directive(self, machine: Machine) -> bool:
-        """Change how far the scratchpad lets fleet go."""
+        """Change the scratchpad's directive, which says what fleet may do with it."""
         self._put_in_place(machine)
         path = machine.root / auto_reflect.FILE
         if not path.exists():
@@ -236,16 +236,16 @@ class Tended(Further):
         return True
 
     def wait_days(self, _: Machine) -> None:
-        """Some days pass: notes grow stale, gates open."""
+        """Let some days pass, so that notes grow stale and gates open."""
         self.now_ms += self.rng.choice([1, 2, 9]) * 24 * HOUR_MS
 
-    # --- a run is taken back at once ----------------------------------------------------------------------------------
+    # --- a run is undone at once --------------------------------------------------------------------------------------
 
     def _facts(self, machine: Machine) -> dict[str, tuple[object, ...]]:
-        """Return what the lessons are like here; of one that is merged not whether it is in, which the set decides.
+        """Return text, count and presence of each lesson here; a merged one is present, since its set decides that.
 
-        Of one that is out, or counts nowhere, no words: a blocked writer's read again once another logged the lesson,
-        and undid that.
+        The text of one that is absent or has no count is left out: a blocked writer's text reads again once another
+        agent has logged the lesson and undone that.
         """
         patterns = self.open(machine).patterns
         grouped, facts = patterns.groups(), dict[str, tuple[object, ...]]()
@@ -256,14 +256,14 @@ class Tended(Further):
 
     @contextmanager
     def _taking_back(self, machine: Machine, back: Callable[[], object] = bool) -> Iterator[None]:
-        """Take back, once the block is done, what it did, and then that: each time all is as it was.
+        """Undo after the block what it did, and redo it; check each time that pages and lessons are as they were.
 
         Args:
-            machine: where.
-            back: looks at what else must be as before, when all is taken back.
+            machine: the machine.
+            back: called after the undo; checks what else must be as before.
         """
         workspace = self.open(machine)
-        if undoing._pending(workspace):  # the next undo finishes another one first
+        if undoing._pending(workspace):  # a crash cut an undo short, and the next undo would finish that first
             yield
             return
         Runs(workspace).recover()
@@ -307,10 +307,10 @@ class Tended(Further):
             self.happened[f"back and again {each.kind}"] += 1
 
     def _do_as_any_command(self, workspace: Workspace, agent: str) -> None:
-        """Do what any command does first, so that it is no part of what is taken back.
+        """Do what any command does first, so that it is no part of what is undone.
 
-        A folder gets a name where it has none, or its clock ran ahead; what was written by hand counts; what was
-        retired leaves the memories.
+        A folder gets a new name if it has none or its clock ran ahead. Entries that were written by hand are counted.
+        Retired lessons leave the memories.
         """
         with workspace.writing(agent) as writer:
             counting.reconcile(writer)
@@ -340,7 +340,7 @@ class Tended(Further):
             for token in _HAND.findall((edit.before or b"") + (edit.after or b"")):
                 self.hands.get(id(machine), {}).pop(token, None)
                 self.struck.get(id(machine), set()).discard(token)
-        if run.kind == consolidating.MIGRATED:  # the old page has its bytes back
+        if run.kind == consolidating.MIGRATED:  # the undo restores the old page's bytes
             struck = self.struck.setdefault(id(machine), set())
             self.unsure.setdefault(id(machine), set()).update(struck)
             struck.clear()
@@ -348,7 +348,7 @@ class Tended(Further):
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     def observe(self, machine: Machine) -> None:
-        """Note what happened in the session that goes on."""
+        """Note an observation in the open session."""
         workspace = self.open(machine)
         session = self.session.setdefault(id(machine), f"5e55{self.new_number():04x}")
         kind, text = self.rng.choice(["fix", "dead-end", "workaround"]), self.rng.choice(STATEMENTS)
@@ -357,7 +357,7 @@ class Tended(Further):
         self.observed.setdefault(id(machine), set()).add(written.line)
 
     def end_session(self, machine: Machine) -> bool:
-        """End the session: what the rules find in it is logged, what it did is in the daily log, what recurs waits."""
+        """End the session and reflect on it: log what the rules find, write the daily log, and propose what recurs."""
         for _ in range(self.rng.randint(0, 2)):
             self.observe(machine)
         session = self.session.pop(id(machine), f"5e55{self.new_number():04x}")
@@ -398,12 +398,12 @@ class Tended(Further):
             return
         for each in texts:
             self.ledger.maybe[each] -= 1
-        for number, each in enumerate(ids):  # of two lessons that are merged both count
-            self._do(machine, self.reflected, (each, run, number))
+        for number, each in enumerate(ids):  # a session may count one id twice, as that of merged lessons
+            self._note_done(machine, self.reflected, (each, run, number))
 
-    def _undo(self, what: Any) -> None:
-        super()._undo(what)
-        if what[0] is self.reflected:  # a live room may have it
+    def _make_unsure(self, what: Any) -> None:
+        super()._make_unsure(what)
+        if what[0] is self.reflected:  # a live room may have it still
             self.uncounted[what[1][0]] += 1
 
     def _lessons_of(self, what: Any) -> list[str]:
@@ -419,13 +419,13 @@ class Tended(Further):
     # --- upkeep -------------------------------------------------------------------------------------------------------
 
     def suggest(self, machine: Machine) -> bool:
-        """Suggest what recurs."""
+        """Propose what recurs."""
         with self._taking_back(machine):
             done = consolidating.suggest(self.open(machine), machine.agent)
         return bool(done.rows or done.promoted)
 
     def consolidate(self, machine: Machine) -> bool:
-        """Make topics of the daily logs; a second time changes nothing."""
+        """Make topics of the daily logs; doing so twice must change nothing more."""
         with self._taking_back(machine):
             try:
                 done = consolidating.consolidate(self.open(machine), machine.agent, force=True)
@@ -447,7 +447,7 @@ class Tended(Further):
                 return False
 
     def undo_any(self, machine: Machine) -> bool:
-        """Undo any run; a migration that is taken back puts the lines into the scratchpad again, where they were."""
+        """Undo any run; that of a migration puts its lines back into the scratchpad."""
         done, known = super().undo_any(machine), self.hands.get(id(machine), {})
         for token in _written(self.pages(machine).get(auto_reflect.FILE, b"")) if done else ():
             if _is_of_project(known.get(token, "")):
@@ -455,18 +455,18 @@ class Tended(Further):
         return done
 
     def tidy(self, machine: Machine) -> bool:
-        """Put a notebook in order."""
+        """Tidy the agent's notebook."""
         with self._taking_back(machine):
             return super().tidy(machine)
 
     def sleep(self, machine: Machine) -> bool:
-        """Let an agent sleep: all phases."""
+        """Run all phases of an agent's sleep."""
         with self._taking_back(machine):
             return super().sleep(machine)
 
     def upgrade(self, machine: Machine) -> None:
-        """Upgrade a folder that is of this version already: nothing changes."""
-        workspace = self.open(machine)  # first: it brings what lies in an earlier place of the homes
+        """Upgrade a folder that is of this version already, which must change nothing."""
+        workspace = self.open(machine)  # this moves files from earlier places of the homes, so it comes first
         before, facts = self.pages(machine), self._facts(machine)
         moving.upgrade(workspace, yes=True)
         assert self.pages(machine) == before, "an upgrade changed pages that were of this version"
@@ -475,7 +475,7 @@ class Tended(Further):
     # --- what waits for a person --------------------------------------------------------------------------------------
 
     def propose(self, machine: Machine) -> bool:
-        """Put something into the inbox, as a reflection does."""
+        """Put an entry into the inbox, as a reflection does."""
         workspace, number = self.open(machine), self.new_number()
         lesson, words = self._some_lesson(machine), self.rng.choice(TAUGHT)
         skill = {"draft": workspace.own_path(machine.agent, "skills", f"s{number}", "SKILL.md")}
@@ -498,7 +498,7 @@ class Tended(Further):
         return Inbox(workspace, machine.agent).put([item])[0].is_new
 
     def answer_inbox(self, machine: Machine) -> bool:
-        """Answer something that waits; taken back it waits again, and then it is answered again."""
+        """Answer an entry of the inbox; after an undo it must wait again, and after a redo no more."""
         workspace = self.open(machine)
         waiting = inbox.listing(workspace, count=0).entries
         if not waiting:
@@ -513,7 +513,7 @@ class Tended(Further):
         self.demoted = {each for each in self.demoted if each[0] != str(machine.root)}
         if entry.item.kind == "guard":
             self.guards.get(id(machine), {}).pop(str(entry.item.body.get("lesson", "")), None)
-        if entry.item.kind == "skill":  # a no removes the draft, with what stands in it
+        if entry.item.kind == "skill":  # a no removes the draft, with a person's words in it
             token = f"qzhand{PurePosixPath(str(entry.item.body['draft'])).parent.name[1:]}x".encode()
             self.hands.get(id(machine), {}).pop(token, None)
         is_yes, done = self.rng.random() < 0.6, None
@@ -546,12 +546,12 @@ class Tended(Further):
     # --- guards and trust ---------------------------------------------------------------------------------------------
 
     def guard(self, machine: Machine) -> bool:
-        """Let a lesson stop its step on this machine."""
+        """Let a lesson stop its command on this machine."""
         lesson = self._some_lesson(machine)
         if not lesson or machine.others:
             return False
         workspace, known = self.open(machine), self.guards.setdefault(id(machine), {})
-        undoing.finish(workspace)  # a crash may have left the undo of the same decision
+        undoing.finish(workspace)  # a crash may have cut short the undo of the same decision
         known.pop(lesson, None)
         with self._taking_back(machine):
             try:
@@ -563,7 +563,7 @@ class Tended(Further):
         return True
 
     def lift_guard(self, machine: Machine) -> bool:
-        """Let a guard stop nothing any more."""
+        """Lift a guard."""
         known = self.guards.get(id(machine), {})
         if not known or machine.others:
             return False
@@ -575,7 +575,7 @@ class Tended(Further):
         return True
 
     def _check_guards(self, machine: Machine, *, may_change: bool, is_anew: bool) -> None:
-        """A guard holds until somebody here lifts it, in the words that were decided on or edited here."""
+        """Check that all guards hold, with decision and words, until somebody here changes or lifts them."""
         known = self.guards.get(id(machine), {})
         if not known or machine.others:
             known.clear()
@@ -595,7 +595,7 @@ class Tended(Further):
             assert shown in ("", words), f"others changed the words of a guard: {words!r} became {shown!r}"
 
     def block_a_while(self, machine: Machine) -> bool:
-        """Block a writer, as if it had never written, and let it count again: all is as before."""
+        """Block a writer, which must then count nothing, and unblock it, so that all must be as before."""
         workspace = self.open(machine)
         self._do_as_any_command(workspace, machine.agent)
         before = self._facts(machine)
@@ -606,7 +606,7 @@ class Tended(Further):
         name = self.rng.choice(names)
         try:
             reviewing.block(workspace, machine.agent, name)
-        except FleetError:  # of a replica that writes here
+        except FleetError:  # it writes here
             return False
         for each in workspace.patterns.records():
             others = Line(each.id, {by: column for by, column in known[each.id].w.items() if by != name})
@@ -620,7 +620,7 @@ class Tended(Further):
 
 
 class Alone(Tended):
-    """A tended history of one folder, with nobody to sync with: a long one, in which power fails often."""
+    """A long tended history of one folder alone, which syncs only at the end, and in which power fails often."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         super().__init__(seed, folder)
@@ -628,7 +628,7 @@ class Alone(Tended):
         self.steps = self.rng.choice([20, 40, 80])
 
     def actions(self) -> list[Callable[[Machine], object]]:
-        """Return what may happen, as often as it does."""
+        """Return the possible actions, each as many times as its weight says."""
         return [
             *[self.crash_in] * 16,
             *[self.observe, self.end_session, self.write_by_a_person, self.answer_inbox, self.undo_any] * 4,
@@ -639,7 +639,7 @@ class Alone(Tended):
         ]
 
     def powered(self) -> list[Callable[[Machine], object]]:
-        """Return the commands in which power may fail."""
+        """Return the actions in which power may fail."""
         acts = [
             self.end_session,
             self.consolidate,
@@ -652,11 +652,11 @@ class Alone(Tended):
         return [*acts, self.sleep, self.promote, self.demote, self.move_homes, self.undo_any]
 
     def begin(self) -> None:
-        """Let something be known."""
+        """Log a correction."""
         self.correct(self.machines[0])
 
     def heal(self) -> None:
-        """Finish what a crash left, look at the pages, and sync for the first time."""
+        """Finish what a crash cut short, check the pages, and sync for the first time."""
         machine = self.machines[0]
         Runs(self.open(machine)).recover()
         self._check_pages(machine, is_anew=False)
@@ -664,7 +664,7 @@ class Alone(Tended):
 
 
 def _is_cut_short(machine: Machine) -> bool:
-    """Tell whether a crash left a run, or an undo, here that the next one finishes."""
+    """Return whether a crash left an unfinished run or undo here, which the next one finishes."""
     local = Local(machine.root / ".fleet" / "local.db", durable=False, machine=lambda: "one-machine")
     try:
         is_undoing = local.path.exists() and bool(local.get(local.here(undoing._PENDING)))
@@ -678,14 +678,14 @@ def _is_of_project(path: str) -> bool:
 
 
 def _place(path: str) -> str:
-    """Return where a page stands: the scratchpad's lines may go to the project's other pages, and homes may move."""
+    """Return a page's place: one for the scratchpad and its logs, and just the name in a home, which may move."""
     if path == auto_reflect.FILE or path.startswith(f"{auto_reflect.LOGS}/"):
         return auto_reflect.FILE
     return path if _is_of_project(path) else PurePosixPath(path).name
 
 
 def _written(page: bytes) -> Iterator[bytes]:
-    """Yield what people wrote into a page, from each row once: what a pointer quotes was written elsewhere."""
+    """Yield the tokens that people wrote into a page, each once for a row, without those that a pointer quotes."""
     for row in page.split(b"\n"):
         yield from {*(_BEHIND if _POINTER.match(row) else _HAND).findall(row)}
 
@@ -696,7 +696,7 @@ def _stands(place: str, places: set[str]) -> bool:
 
 @contextmanager
 def _reflecting(more: dict[str, Any]) -> Iterator[None]:
-    """Let the rules find more than they do."""
+    """Add something to what the rules of reflection find."""
     reflect = rules.reflect
     rules.reflect = lambda session: msgspec.structs.replace(reflect(session), **more)
     try:

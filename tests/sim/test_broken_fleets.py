@@ -1,6 +1,6 @@
-"""An invariant that nothing can break proves nothing: the histories must catch each of these fleets.
+"""Each of these broken fleets must be caught by some history, since a check that nothing can fail proves nothing.
 
-Each has one fault that was found once, put in by replacing one function.
+Each has one fault that fleet had or might have, put in by replacing one function.
 """
 
 import itertools
@@ -44,11 +44,11 @@ def folder(tmp_path) -> Path:
 
 
 def first_caught(kind: type[Simulation], folder: Path, seeds: int = SEEDS, begin: int = 0) -> int | None:
-    """Return the first seed whose history fails, from one on that is likely to, around to it again."""
+    """Return the first seed whose history fails; those from ``begin`` on are tried first."""
     for seed in (*range(begin, seeds), *range(begin)):
         try:
             history(seed, folder, kind)
-        except (AssertionError, NoError):  # a lesson that a fault loses is one that the next command cannot find
+        except (AssertionError, NoError):  # a command refuses a lesson that a fault has lost
             return seed
     return None
 
@@ -57,7 +57,7 @@ def first_caught(kind: type[Simulation], folder: Path, seeds: int = SEEDS, begin
 
 
 def lost_lines_are_not_sent_again(patch: pytest.MonkeyPatch) -> None:
-    """What the remote had once is believed to be there."""
+    """Fleet believes that the remote still has all that it had once."""
     take, known = Ingest.take, outgoing.Outbox._add_lines
     lost: set[str] = set()
 
@@ -79,7 +79,7 @@ def lost_lines_are_not_sent_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def shards_lose_what_only_an_edition_of_ours_covers(patch: pytest.MonkeyPatch) -> None:
-    """The edition that would be pushed next counts as one that was."""
+    """The edition that would be pushed next counts as pushed."""
     uncovered = outgoing.Outbox._uncovered
 
     def by_our_own(self: outgoing.Outbox, kind: Any, changed: Files) -> object:
@@ -89,7 +89,7 @@ def shards_lose_what_only_an_edition_of_ours_covers(patch: pytest.MonkeyPatch) -
 
 
 def shards_are_swept(patch: pytest.MonkeyPatch) -> None:
-    """Shards go that no edition covers yet, as if what everybody has read were safe."""
+    """Shards are removed that no edition covers yet."""
     push = SimRemote.push
 
     def sweeping(self: SimRemote, files: Files, on: Mark, *, message: str | None = None) -> object:
@@ -100,7 +100,7 @@ def shards_are_swept(patch: pytest.MonkeyPatch) -> None:
 
 
 def purged_values_stay_in_the_tree(patch: pytest.MonkeyPatch) -> None:
-    """A purge mark is sent, and what it covers stays where it stands."""
+    """The mark of a purge is sent, and what it covers stays in the tree."""
     patch.setattr(outgoing.Outbox, "_strip_purged", lambda *_: {})
 
 
@@ -108,7 +108,7 @@ def purged_values_stay_in_the_tree(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_purge_covers_one_stamp_alone(patch: pytest.MonkeyPatch) -> None:
-    """A mark covers the very value that it names, and none that the same writer said before."""
+    """A mark covers only the value that it names, and not the earlier ones of the same writer."""
 
     def exactly(writer: str, column: Column, marks: dict[tuple[str, str], str]) -> Column:
         first = {field: value for field, value in column.first.items() if (writer, field) not in marks}
@@ -135,7 +135,7 @@ def an_add_from_the_future_is_cut(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_edit_names_nothing_from_the_future(patch: pytest.MonkeyPatch) -> None:
-    """An edit over a value from the future does not say so: when its time comes, it is back."""
+    """An edit does not name the value from the future that it replaced, which comes back when its time has come."""
     set_field, reissue = edits.set_field, edits.reissue
 
     def unnamed(made: Line | None) -> Line | None:
@@ -149,7 +149,7 @@ def an_edit_names_nothing_from_the_future(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_private_lesson_is_a_flag_on_a_shared_one(patch: pytest.MonkeyPatch) -> None:
-    """What is private is written to the shared shard, for the gate to hold it back."""
+    """Private lines are written to the shared shard, and only the gate holds them back."""
     patch.setattr(Writer, "append_private", lambda self, lines: self.append(PATTERNS, lines))
 
 
@@ -157,7 +157,7 @@ def a_private_lesson_is_a_flag_on_a_shared_one(patch: pytest.MonkeyPatch) -> Non
 
 
 def a_file_is_read_on_without_a_look_at_its_beginning(patch: pytest.MonkeyPatch) -> None:
-    """Size, modification time and inode say where to read on."""
+    """Size, modification time and inode decide alone where to read on."""
 
     def trusting(path: Path | os.DirEntry) -> str:
         try:
@@ -177,24 +177,24 @@ def a_file_is_read_on_without_a_look_at_its_beginning(patch: pytest.MonkeyPatch)
 
 
 def carried_lines_leave_with_any_tree(patch: pytest.MonkeyPatch) -> None:
-    """A newer version's line goes wherever a tree lacks it, whatever that tree descends from."""
+    """A newer version's line is dropped if any tree lacks it, even a tree that does not descend from the known one."""
     patch.setattr(MemoryTree, "descends", lambda *_: True)
 
 
 def the_fetched_tree_is_no_input_of_the_fold(patch: pytest.MonkeyPatch) -> None:
-    """Rows come of the files here alone: after a crash, or with a new database, totals are issued without the tree."""
+    """Rows come from the files here alone, so after a crash or with a new database totals leave out the tree."""
     fold_tree = Ingest._join_tree
     patch.setattr(Ingest, "_head", lambda self: ingest.get_meta(self.database.open(), "head"))
     assert fold_tree is Ingest._join_tree
 
 
 def what_files_here_lack_is_not_put_back(patch: pytest.MonkeyPatch) -> None:
-    """A sync looks at the remote, and not at what became of the files here."""
+    """A sync does not put back what people took out of the files here."""
     patch.setattr(exchange.Exchange, "_put_back", lambda self: None)
 
 
 def what_rows_alone_know_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """What people took out of a file of ours before it was sent stays out."""
+    """What people took out of a file of ours before it was sent is not written again."""
     patch.setattr(Ingest, "_spill", lambda *_: None)
 
 
@@ -202,12 +202,12 @@ def what_rows_alone_know_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_snapshot_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
-    """A folder that was put back goes on as the same writer."""
+    """A folder that was restored from a snapshot goes on as the same writer."""
     patch.setattr(restore, "give_up_names", lambda *_: None)
 
 
 def a_hand_written_entry_is_the_writers_own(patch: pytest.MonkeyPatch) -> None:
-    """Each copy of a log counts what was written into it by hand: the part is keyed by who counts it."""
+    """Each copy of a log counts the entries written into it by hand, since the writer is part of their key."""
     part = edits.part
 
     def by_writer(line: Any, id_: str, hash_: str, fields: Any, me: str, *rest: Any, **more: Any) -> Line:
@@ -230,7 +230,7 @@ _JOIN = codec.join
 
 
 def repeated_lines_are_added_up(patch: pytest.MonkeyPatch) -> None:
-    """Two lines that say the same count twice."""
+    """Two equal lines count twice."""
     patch.setattr(codec, "join", lambda *lines: reduce(_summed, lines))
 
 
@@ -263,7 +263,7 @@ FAULTS: dict[Broken, tuple[str, int]] = {
     the_last_line_wins: ("anything", 0),
     the_first_line_wins: ("anything", 0),
 }
-"""Each fault, what the histories are about that find it soon, and the seed of one that did: it is tried first."""
+"""Each fault, the theme of histories that find it soon, and a seed that found it, which is tried first."""
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
@@ -279,7 +279,7 @@ def test_a_fleet_with_a_fault_is_caught(fault, folder, monkeypatch):
 
 
 def only_the_named_record_is_purged(patch: pytest.MonkeyPatch) -> None:
-    """A purge covers one record of a merged set, and the others have its words."""
+    """A purge covers only one record of a merged set, and the others keep its words."""
     purge = moving._purge_here
 
     def alone(*rest: Any) -> object:
@@ -291,7 +291,7 @@ def only_the_named_record_is_purged(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_was_counted_is_forgotten_with_what_becomes_private(patch: pytest.MonkeyPatch) -> None:
-    """Totals stay behind when a lesson is made private."""
+    """Totals do not move along when a lesson is made private."""
     patch.setattr(workspace, "_MOVED", ("add", "parts", "rem"))
 
 
@@ -302,12 +302,12 @@ def each_import_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_is_restored_is_not_looked_for(patch: pytest.MonkeyPatch) -> None:
-    """A backup brings entries of a log that are there already."""
+    """A restored backup adds entries to a log that has them already."""
     patch.setattr(restore, "_missing_entries", lambda _mine, _theirs, data: [data.decode()])
 
 
 def a_finding_that_is_taken_back_stays(patch: pytest.MonkeyPatch) -> None:
-    """A discovery that somebody takes back stays."""
+    """A discovery that somebody retracts stays."""
     patch.setattr(Findings, "retract", lambda self, prefix: discoveries.find(self._workspace, prefix))
 
 
@@ -318,7 +318,7 @@ WIDER_FAULTS: dict[Broken, tuple[tuple[str, ...], int]] = {
     what_is_restored_is_not_looked_for: (("save", "restore_saved", "sync"), 1),
     a_finding_that_is_taken_back_stays: (("discover", "retract", "sync"), 1),
 }
-"""Each fault, the steps that find it soon, and the seed of a history that did: it is tried first."""
+"""Each fault, the actions that find it soon, and a seed that found it, which is tried first."""
 
 
 @pytest.mark.parametrize("fault", WIDER_FAULTS, ids=lambda fault: fault.__name__)
@@ -330,11 +330,11 @@ def test_a_fleet_with_a_fault_is_caught_by_wider_histories(fault, folder, monkey
     assert caught is not None
 
 
-# --- fleets that are wrong about the remote, each from outside ------------------------------------------------------
+# --- fleets that misread the remote ---------------------------------------------------------------------------------
 
 
 class Reading(SimRemote):
-    """A remote whose files are tidied on the way in."""
+    """A remote that changes files as they are fetched."""
 
     def fetch(self, since: Mark) -> Mark:
         head = super().fetch(since)
@@ -344,12 +344,12 @@ class Reading(SimRemote):
         return head
 
     def tidied(self, path: str, data: bytes) -> bytes:
-        """Return what is read of a file."""
+        """Return what a file becomes."""
         raise NotImplementedError
 
 
 class FirstCopy(Reading):
-    """Keeps the first of several lines with one id: right for an edition, until a union merge has been at it."""
+    """Keeps the first of several lines with one id, which is right only until a union merge has repeated lines."""
 
     def tidied(self, path: str, data: bytes) -> bytes:
         kind = Kind.of(path)
@@ -362,14 +362,14 @@ class FirstCopy(Reading):
 
 
 class OfMerges(Simulation):
-    """Somebody merges with plain git four times as often; whom this catches is caught the sooner."""
+    """A history in which people merge with plain git four times as often, which catches this fault sooner."""
 
     remote_class = FirstCopy
     rewind = revert = cut_off = Simulation.merge
 
 
 class Quiet:
-    """Nobody comes to the remote with plain git, nothing crashes or is copied, and nobody edits by hand."""
+    """Turns off what people do at the remote and to shared files, crashes, copies, jumps of clocks, and purges."""
 
     def rewind(self, _: Machine) -> bool:
         return False

@@ -1,7 +1,7 @@
-"""Many agents that compact at once settle within the attempts that one sync may take; FLEET_FAULTS=all: a hundred.
+"""Fifty agents that compact at once, or a hundred with FLEET_FAULTS=all, settle within the attempts of one sync.
 
-Time is simulated: every call to the remote and every pause takes some, and who wakes first goes first. So the back-off
-is what is tested, and a run is the same every time.
+Time is simulated: every call to the remote and every pause takes some, and the thread that is due first runs first. So
+the test is of the back-off alone, and each run is the same.
 """
 
 import heapq
@@ -34,7 +34,7 @@ COMMON = "A lesson that everybody logged"
 
 
 class Schedule:
-    """Simulated time: one thread runs at a time, the one whose time is first; ties go by who waited first."""
+    """Simulated time: only the thread that is due first runs; of equal ones, the one that began to wait first."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -56,11 +56,11 @@ class Schedule:
             raise self._errors[0]
 
     def clock(self) -> float:
-        """Return what time it is, in seconds."""
+        """Return the time, in seconds."""
         return self.now_s
 
     def wait(self, seconds: float) -> None:
-        """Let so much time pass for who calls."""
+        """Let the calling thread wait so long."""
         turn = self._turn(self.now_s + seconds)
         self._wake_next()
         turn.wait()
@@ -74,7 +74,7 @@ class Schedule:
         turn.wait()
         try:
             task()
-        except BaseException as why:  # it is raised again where everybody is waited for
+        except BaseException as why:  # ``run`` raises it again
             self._errors.append(why)
         self._wake_next()
 
@@ -87,7 +87,7 @@ class Schedule:
 
 
 class SlowRemote(MemoryRemote):
-    """A way to the server on which every call takes time, and which counts them."""
+    """A remote that counts its calls, each of which takes time."""
 
     def __init__(
         self, server: MemoryServer, tree: MemoryTree, schedule: Schedule, rng: random.Random, call_s: float
@@ -97,14 +97,14 @@ class SlowRemote(MemoryRemote):
         self.happened: Counter[str] = Counter()
 
     def fetch(self, since: Mark) -> Mark:
-        """Fetch, and then let the answer travel."""
+        """Fetch; the answer takes time."""
         self.happened["pulls"] += 1
         found = super().fetch(since)
         self._travel()
         return found
 
     def push(self, files: Files, on: Mark, *, message: str | None = None) -> Mark | Moved:
-        """Let the files travel, and then push them."""
+        """Push; the way there takes time."""
         self._travel()
         done = super().push(files, on, message=message)
         self.happened["refused" if isinstance(done, Moved) else "pushed"] += 1
@@ -115,7 +115,7 @@ class SlowRemote(MemoryRemote):
 
 
 def agent(root: Path, number: int) -> Workspace:
-    """Make one agent's workspace with a lesson that waits in it: one of its own would take time and meet nobody."""
+    """Make an agent's workspace with a lesson to be sent, the same for all, since different ones would take longer."""
     root.mkdir()
     (root / config.FILE_NAME).write_text("[keep]\nedition_always_bytes = 0\n")
     entropy = random.Random(number).randbytes
@@ -133,7 +133,7 @@ def agent(root: Path, number: int) -> Workspace:
 
 
 def compact_at_once(folder: Path, agents: int, call_s: float) -> tuple[MemoryServer, list[SlowRemote], Schedule]:
-    """Let so many agents compact at the same moment; return where it ended."""
+    """Let so many agents compact at the same moment; return the server, their remotes and the schedule."""
     server, schedule = MemoryServer(), Schedule()
     workspaces = [agent(folder / f"a{number}", number) for number in range(agents)]
     remotes = [
@@ -154,12 +154,10 @@ def compact_at_once(folder: Path, agents: int, call_s: float) -> tuple[MemorySer
     return server, remotes, schedule
 
 
-# On a quick remote the same happens, sooner.
+# A quick remote makes no difference but for the time, so it is tested only with FLEET_FAULTS=all.
 @pytest.mark.parametrize("call_s", [0.02, 0.2] if EVERY else [0.2])
 def test_all_that_compact_at_once_settle_within_fifteen_attempts(call_s, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        sharing, "_count_and_promote", lambda _: []
-    )  # what a machine does by itself takes no simulated time
+    monkeypatch.setattr(sharing, "_count_and_promote", lambda _: [])  # takes no simulated time, so it would add nothing
     server, remotes, schedule = compact_at_once(tmp_path, AGENTS, call_s)
     pulls = sorted(remote.happened["pulls"] for remote in remotes)
     refused = sum(remote.happened["refused"] for remote in remotes)

@@ -1,4 +1,4 @@
-"""Bugs that the histories found, and rare ones that rules of the store stand against, each as short as can be."""
+"""Bugs that the histories found, and rare ones that rules of the store prevent, each as a short test."""
 
 import random
 import shutil
@@ -77,7 +77,7 @@ class Agent:
             workspace.close()
 
     def take_own(self) -> None:
-        """Answer that what came back under names of this folder is its own."""
+        """Take all that was left out, as a person's yes does: it came back under names of this folder."""
         workspace = self.open()
         for held in workspace.trust.held():
             workspace.trust.decide(held.kind, held.group, is_taken=True)
@@ -109,8 +109,8 @@ NEWS = encode(
 
 
 def after_a_crash_while_a_revert_comes_in(folder: Path, crash_at: int, torn_share: float) -> set[str]:
-    """Return what is known where power failed while a revert moved a line from the edition back into a shard, then the
-    database was lost, and a second revert took the shard as well. The edition gained another line at the same time."""
+    """Return the lessons that an agent knows after three faults. Power failed while it read a revert, that moved a line
+    from the edition back into a shard and added another one. Its database was lost. A second revert took the shard."""
     server = MemoryServer()
     tank, velma = Agent(folder, "tank", server), Agent(folder, "velma", server)
     tank.correct("Something else")
@@ -159,7 +159,7 @@ def test_files_that_lose_lines_before_others_gain_them_would_lose_one(tmp_path, 
 
 
 def counted_after_a_snapshot(folder: Path) -> int:
-    """Return how often a lesson counts that was logged, folded into the edition, and logged again by a snapshot."""
+    """Return the count of a lesson that was logged, put into the edition, and logged again by a restored folder."""
     server = MemoryServer()
     velma, tank = Agent(folder, "velma", server), Agent(folder, "tank", server)
     velma.correct("Something else")
@@ -244,7 +244,7 @@ def test_what_is_said_of_a_lesson_that_others_know_leaves_though_its_own_correct
         tank.correct(LESSON)
         tank.sync()
     assert velma.sync().out == 0
-    with suppress(NoError):  # what nobody knows can neither be edited nor be retired
+    with suppress(NoError):  # an unknown lesson can be neither edited nor retired
         workspace = velma.open()
         change(workspace, "velma")
         workspace.close()
@@ -255,8 +255,8 @@ def test_what_is_said_of_a_lesson_that_others_know_leaves_though_its_own_correct
         assert found is None
         return
     assert found is not None
-    told = {edited: found.value("category") == "shell", retired: not found.is_present, judged: found.count("helped")}
-    assert told[change]
+    arrived = {edited: found.value("category") == "shell", retired: not found.is_present, judged: found.count("helped")}
+    assert arrived[change]
 
 
 # --- what becomes private -------------------------------------------------------------------------------------------
@@ -613,9 +613,9 @@ def test_a_crash_while_a_machine_takes_new_names_after_running_ahead_loses_no_co
 
 
 def put_back_after_running_ahead(folder: Path, act: Callable[[Agent], object]) -> list[Agent]:
-    """Return two agents: the clock of the first ran ahead while it acted and sent that, then its folder was put back.
+    """Return two agents. The first one's clock ran ahead while it acted and synced, and then its folder was restored.
 
-    What was sent has come back since.
+    It has fetched since what it had sent.
     """
     server = MemoryServer()
     velma, tank = Agent(folder, "velma", server), Agent(folder, "tank", server)

@@ -1,4 +1,4 @@
-"""Further histories hold what the others do: the same everywhere, and what was acknowledged there once."""
+"""Further histories pass the checks of the others: all machines are equal, and what was acknowledged is there once."""
 
 import os
 from collections import Counter
@@ -14,18 +14,18 @@ from tests.sim.simulator import FURTHER_FROM, history
 
 SEEDS = range(FURTHER_FROM, FURTHER_FROM + 6)
 RARE = ("restore_all", "name_guest", "answer_inbox", "settle_elsewhere", "demote", "block_and_retire")
-"""What need not happen in so few histories."""
+"""Actions that need not happen in so few histories."""
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder in memory, where there is one."""
+    """A folder in memory, where the system has one."""
     memory = Path("/dev/shm")
     return memory / f"fleet-further-{os.getpid()}" if os.access(memory, os.W_OK) else tmp_path / "sim"
 
 
 class Thick(Further):
-    """A further history in which its own steps are most of what happens."""
+    """A further history in which most actions are those that only further histories have."""
 
     happened_in_all: ClassVar[Counter[str]] = Counter()
     about = (
@@ -35,7 +35,7 @@ class Thick(Further):
     )
 
     def close(self) -> None:
-        """Count what happened in all histories."""
+        """Close, and add what happened to the count of all histories."""
         super().close()
         self.happened_in_all.update(self.happened)
         self.happened.clear()
@@ -51,7 +51,7 @@ def test_a_further_history_holds_what_the_others_do(folder):
 
 
 def _fails(folder: Path, about: str, begin: int = 0) -> bool:
-    """Return whether a history about this notices that the program is broken; one that did is tried first."""
+    """Return whether some history about these actions fails; ``begin``, which once did, is tried first."""
 
     class About(Further):
         pass

@@ -1,8 +1,8 @@
 """Seeded random histories: after healing all replicas are byte-equal, and nothing acknowledged is missing.
 
-FLEET_SIM_HISTORIES says how many (``make sim N=10000``), of every kind in turn, FLEET_SIM_SEED where to begin; from a
-seed of a later kind on all are of that. Every FLEET_SIM_TWICE-th seed runs twice: a history that differs from itself
-could not be looked at again.
+FLEET_SIM_HISTORIES says how many (``make sim N=10000``), FLEET_SIM_SEED the first seed. All kinds take turns; but if
+that seed is one of a later kind, all are of that kind. Every FLEET_SIM_TWICE-th seed runs twice and must do the same
+again, or a failure could not be reproduced.
 """
 
 import json
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HISTORIES = int(os.environ.get("FLEET_SIM_HISTORIES", "10"))
 BATCH = 5
 PROMISING = (2, 19, *(WIDER_FROM + number for number in (42, 44, 46, 115, 47, 48, 50, 59, 60)))
-"""Histories that are lived by the test of what all of them hold: in these even what is rare happens."""
+"""Seeds in which all that ``PROMISED`` names happens, even what is rare."""
 FIRST_SEED = int(os.environ.get("FLEET_SIM_SEED", "0"))
 LAST_SEED = FIRST_SEED + HISTORIES
 KINDS = (0, WIDER_FROM, FURTHER_FROM, TENDED_FROM, ALONE_FROM) if FIRST_SEED < WIDER_FROM else (0,)
@@ -62,14 +62,14 @@ PROMISED = (
 
 
 def batch(start: int) -> range:
-    """Return some seeds of one kind."""
+    """Return the seeds of one batch, all of one kind."""
     shift = KINDS[(start - FIRST_SEED) // BATCH % len(KINDS)]
     return range(start + shift, min(start + BATCH, LAST_SEED) + shift)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder in memory, where there is one."""
+    """A folder in memory, where the system has one."""
     memory = Path("/dev/shm")
     return memory / f"fleet-sim-{os.getpid()}" if os.access(memory, os.W_OK) else tmp_path / "sim"
 
@@ -120,7 +120,7 @@ def test_the_histories_hold_what_they_promise(folder):
 
 
 class Counting(Simulation):
-    """A history that counts into a hand that outlives it."""
+    """A history that adds its counts to those of others."""
 
     def __init__(self, seed: int, folder: Path, happened: Counter[str]) -> None:
         super().__init__(seed, folder)
@@ -128,7 +128,7 @@ class Counting(Simulation):
 
 
 class CountingWider(Wider):
-    """A wider history that counts into a hand that outlives it."""
+    """A wider history that adds its counts to those of others."""
 
     def __init__(self, seed: int, folder: Path, happened: Counter[str]) -> None:
         super().__init__(seed, folder)

@@ -1,6 +1,6 @@
 """Three sidecars left alone for an hour of virtual time hold the same bytes in the end, and so does the branch.
 
-FLEET_SIM_HOURS says how many histories, FLEET_SIM_SEED where to begin.
+FLEET_SIM_HOURS says how many histories, and FLEET_SIM_SEED the first seed.
 """
 
 import os
@@ -13,7 +13,7 @@ from tests.sim.hour import Hour
 from tests.sim.world import simulated
 
 PROMISING = (14, 4)
-"""Hours that are lived by the test of what they hold, everything among it; the last one is short, and lived twice."""
+"""Seeds in which all that ``PROMISED`` names happens; the last one is short, and is run twice."""
 HOURS = int(os.environ.get("FLEET_SIM_HOURS", "1"))
 FIRST_SEED = int(os.environ.get("FLEET_SIM_SEED", "0"))
 

@@ -1,7 +1,7 @@
-"""Git and live mixed: one agent on git alone, one on live alone, one on both; in the end all hold the same lines.
+"""Git and live mixed: one agent uses git alone, one live alone, one both, and in the end all hold the same lines.
 
-The room is a document in memory that forgets everything now and then, as a server that starts anew does; who was in it
-brings what is missing. The agent on both is the bridge, and nobody had to be told to be one.
+The room is a document in memory that forgets everything now and then, as a restarted server does; those who were in it
+bring back what is missing. The agent with both is the bridge, without any setting for that.
 """
 
 import os
@@ -32,7 +32,7 @@ GIT, LIVE, BOTH = "gitonly", "liveonly", "both"
 
 
 class QuickFiles(Files):
-    """Files that no disk is waited for."""
+    """Files that never wait for the disk."""
 
     def _fsync(self, handle: int) -> None:
         pass
@@ -82,16 +82,16 @@ class Mixed:
 
     def correct(self, agent: str) -> None:
         workspace = self.open(agent)
-        told = Correction("w", "r", self.rng.choice(LESSONS))
-        learning.correct(workspace, agent, told, session=str(self.now_ms))
+        given = Correction("w", "r", self.rng.choice(LESSONS))
+        learning.correct(workspace, agent, given, session=str(self.now_ms))
         self.acknowledged += 1
         workspace.close()
 
     def discover(self, agent: str) -> None:
         workspace = self.open(agent)
         problem = f"problem {self.rng.randint(0, 9)}"
-        told = Discovery(id="", problem=problem, solution="solution", type="discovery", confidence="medium")
-        learning.discover(workspace, agent, told)
+        given = Discovery(id="", problem=problem, solution="solution", type="discovery", confidence="medium")
+        learning.discover(workspace, agent, given)
         workspace.close()
 
     def retire(self, agent: str) -> None:
@@ -105,7 +105,7 @@ class Mixed:
         workspace.close()
 
     def late(self, agent: str) -> None:
-        """A newer version's line: kept and passed on, whatever way it takes."""
+        """Write a newer version's line, which must be kept, and passed on by git and live alike."""
         workspace = self.open(agent)
         with workspace.writing(agent) as writer:
             raw = b'{"id":"p-%016x","new":%d}\n' % (self.rng.randrange(3), self.rng.randrange(3))
@@ -124,7 +124,7 @@ class Mixed:
         workspace.close()
 
     def exchange(self, agent: str) -> None:
-        """Meet in the room, as a connection does: each side says what it has, and gets the rest."""
+        """Exchange lines with the room in both directions, as a connection does."""
         if agent == GIT:
             return
         bridge = self.bridge(agent)
@@ -144,11 +144,11 @@ class Mixed:
         return self.bridges[agent]
 
     def forget(self, _: str) -> None:
-        """The live server starts anew, with nothing."""
+        """Restart the live server, which then holds nothing."""
         self.room = self.document()
 
     def restart(self, agent: str) -> None:
-        """A sidecar starts anew: a fresh document, rebuilt from the files."""
+        """Restart a sidecar, which rebuilds its document from the files."""
         if (bridge := self.bridges.pop(agent, None)) is not None:
             bridge.workspace.close()
 
@@ -170,7 +170,7 @@ def test_git_live_and_both_end_with_the_same_lines(seed: int, tmp_path: Path):
     workspace = mixed.open(BOTH)
     assert sum(each.count("seen") for each in workspace.patterns.records()) == mixed.acknowledged
     workspace.close()
-    for agent in (GIT, LIVE, BOTH):  # a line that came back by the other way was never taken for a clone's
+    for agent in (GIT, LIVE, BOTH):  # nobody took its own line that came back the other way for a clone's
         assert len({r.name for r in mixed.open(agent).replicas().replicas if r.agent == agent}) <= 1
     for bridge in mixed.bridges.values():
         assert bridge.counts.refused == bridge.counts.healed == 0

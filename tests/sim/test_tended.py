@@ -1,4 +1,4 @@
-"""Tended histories hold what the others do, what people wrote into pages, and the bytes that an undo gives back."""
+"""Tended histories pass the checks of the others, keep what people wrote, and restore the bytes with each undo."""
 
 import os
 from collections import Counter
@@ -19,18 +19,18 @@ from tests.sim.tended import Tended
 
 SEEDS = range(TENDED_FROM, TENDED_FROM + (4 if "FLEET_SIM_HISTORIES" in os.environ else 1))
 RARE = ("migrate", "lift_guard", "block_a_while", "tidy", "suggest")
-"""What need not happen in so few histories."""
+"""Actions that need not happen in so few histories."""
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder in memory, where there is one."""
+    """A folder in memory, where the system has one."""
     memory = Path("/dev/shm")
     return memory / f"fleet-tended-{os.getpid()}" if os.access(memory, os.W_OK) else tmp_path / "sim"
 
 
 class Thick(Tended):
-    """A tended history in which its own steps are most of what happens."""
+    """A tended history in which most actions are those that only tended histories have."""
 
     happened_in_all: ClassVar[Counter[str]] = Counter()
     about = (
@@ -40,7 +40,7 @@ class Thick(Tended):
     )
 
     def close(self) -> None:
-        """Count what happened in all histories."""
+        """Close, and add what happened to the count of all histories."""
         super().close()
         self.happened_in_all.update(self.happened)
         self.happened.clear()
@@ -59,12 +59,12 @@ def test_a_tended_history_holds_what_the_others_do(folder):
 
 
 def what_was_written_since_goes_with_an_undo(patch: pytest.MonkeyPatch) -> None:
-    """An undo gives a page its old bytes, whoever wrote into it since."""
+    """An undo restores a page's old bytes, even if somebody wrote into it since."""
     patch.setattr(runs, "_merged", lambda _path, _now, _base, target: target)
 
 
 def others_word_a_guard(patch: pytest.MonkeyPatch) -> None:
-    """A guard shows its lesson as it reads now, whoever edited it."""
+    """A guard shows its lesson as it reads now, even if others edited it."""
 
     def as_now(self: Guards, guard: Any) -> str:
         lesson = self._workspace.patterns.get(guard.id)
@@ -74,7 +74,7 @@ def others_word_a_guard(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_undone_reflection_counts(patch: pytest.MonkeyPatch) -> None:
-    """The entries of a run that is taken back stay as they are in the log."""
+    """The entries of an undone run stay unmarked in the log."""
     patch.setattr(CountedLog, "mark", lambda *_, **__: True)
 
 
@@ -84,12 +84,12 @@ def an_item_whose_answer_is_taken_back_stays_decided(patch: pytest.MonkeyPatch) 
 
 
 def a_block_lasts(patch: pytest.MonkeyPatch) -> None:
-    """Who was blocked once stays out."""
+    """A writer that was blocked once stays blocked."""
     patch.setattr(Trust, "unblock", lambda *_: True)
 
 
 def a_memorys_other_lines_are_tidied_away(patch: pytest.MonkeyPatch) -> None:
-    """A lesson that leaves a memory takes the lines along that are none of a lesson."""
+    """A lesson that leaves a memory takes along the lines that belong to no lesson."""
     less = memory_md.Memory._less
     patch.setattr(memory_md.Memory, "_less", lambda self, ids: less(self, ["", *ids]))
 
@@ -102,7 +102,7 @@ FAULTS = {
     a_block_lasts: (("correct", "sync", "block_a_while"), 0),
     a_memorys_other_lines_are_tidied_away: (("promote", "write_by_a_person", "demote"), 0),
 }
-"""Each fault, the steps that find it soon, and the number of a history that did: it is tried first."""
+"""Each fault, the actions that find it soon, and a history that found it, which is tried first."""
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)

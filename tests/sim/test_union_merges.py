@@ -1,8 +1,8 @@
-"""Histories of append, compact and `git merge-file --union` lose nothing, whoever keeps the files.
+"""Histories of append, compact and `git merge-file --union` lose nothing.
 
 People may merge the branch with plain git. Its union merge repeats lines, reorders them, and keeps lines that one side
-compacted away. The join does not mind; an arbitrary copy kept by a compaction would. ``union.py`` merges as git does,
-without a process a merge; here it is held against git itself.
+compacted away. Joining the lines loses nothing then; a compaction that kept any one copy would. ``union.py`` merges as
+git does, without a process for each merge, and is compared with git itself here.
 """
 
 import os
@@ -24,18 +24,18 @@ STAMP = "2026-11-21T00:00:{:02d}.{:03d}Z-0000"
 
 
 def line_of(rng: random.Random, step: int, replica: str, totals: dict) -> Line:
-    """Return the next line of a replica: an add with its count, a remove of what stands, or an edit."""
+    """Return the next line of a replica: an add with its count, a remove, or an edit."""
     pattern = f"p-{rng.randrange(3):016x}"
     stamp = STAMP.format(step // 1000, step % 1000)
     match rng.randrange(4):
         case 0:
-            said = Column(rem={replica: stamp})
+            column = Column(rem={replica: stamp})
         case 1:
-            said = Column(set={"category": (stamp, f"c{step}")})
+            column = Column(set={"category": (stamp, f"c{step}")})
         case _:
             totals[pattern, replica] = totals.get((pattern, replica), 0) + 1
-            said = Column(add=stamp, n={"seen": totals[pattern, replica]}, first={"text": pattern})
-    return Line(pattern, {replica: said})
+            column = Column(add=stamp, n={"seen": totals[pattern, replica]}, first={"text": pattern})
+    return Line(pattern, {replica: column})
 
 
 def joined(*files: bytes) -> bytes:
@@ -59,7 +59,7 @@ def git_union(folder: Path, mine: bytes, base: bytes, theirs: bytes) -> bytes:
 
 
 def keeps_everything(seed: int, compact=joined, merge=union) -> bool:
-    """Run one history on one file with three writers; tell whether the last merge has all that was ever written."""
+    """Run a history of one file with three writers; return whether the last merge has all that was ever written."""
     rng = random.Random(seed)
     totals: dict = {}
     written: list[bytes] = []

@@ -1,8 +1,8 @@
 """What plain git does to the clan's tree: ``merge=union`` line by line, and a three-way merge of whole trees.
 
-A merge as git makes one with ``--union``: hunks of both sides against the base; what both changed alike stands once;
-where they meet, both sides stand, ours first, without what the two have in common. ``test_union_merges.py`` compares
-with ``git merge-file --union`` itself.
+Both sides are compared with the base. A change that both made stands once. Where different changes meet, both sides
+stand, ours first, and lines that the two have in common stand once. ``test_union_merges.py`` compares this with
+``git merge-file --union`` itself.
 """
 
 import difflib
@@ -17,7 +17,7 @@ _JOINED_LINES_MAX = 3  # git puts two conflicts with no more lines than this bet
 
 @dataclass(slots=True)
 class _Hunk:
-    """Where the result differs from a plain copy: half-open ranges of ours and of theirs, and who changed there."""
+    """A place that either side changed, as half-open line ranges of ours and of theirs; and whose lines to take."""
 
     mine: tuple[int, int]
     theirs: tuple[int, int]
@@ -30,13 +30,13 @@ Change = tuple[int, int, int, int]
 
 
 def changes(old: Sequence[bytes], new: Sequence[bytes]) -> list[Change]:
-    """Return what differs between two files, adjacent differences as one."""
+    """Return the differences between two files; adjacent ones are one change."""
     found = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     return [(a, b, c, d) for tag, a, b, c, d in found if tag != "equal"]
 
 
 def union(mine: bytes, base: bytes, theirs: bytes, *, markers: bool = False) -> bytes:
-    """Merge three versions of a file as ``merge=union`` does; with ``markers``, as plain git does without it."""
+    """Merge three versions of a file as ``merge=union`` does, or with ``markers`` as git does without that setting."""
     ours, old, others = (data.splitlines(keepends=True) for data in (mine, base, theirs))
     left, right = changes(old, ours), changes(old, others)
     if not left or not right:
@@ -56,12 +56,12 @@ def union(mine: bytes, base: bytes, theirs: bytes, *, markers: bool = False) -> 
 
 
 def _ended(lines: list[bytes]) -> list[bytes]:
-    """Close a torn last line, since more follows it."""
+    """End the last line with a newline, since more follows it."""
     return [*lines[:-1], lines[-1] if lines[-1].endswith(b"\n") else lines[-1] + b"\n"] if lines else []
 
 
 def _hunks(left: list[Change], right: list[Change], ours: list[bytes], others: list[bytes]) -> list[_Hunk]:
-    """Walk along the base with both lists of changes: alone, alike, or in each other's way (touching counts)."""
+    """Walk both lists of changes along the base; changes that overlap or touch become a conflict, unless equal."""
     found: list[_Hunk] = []
     i = j = 0
     while i < len(left) or j < len(right):
@@ -96,7 +96,7 @@ def _append(found: list[_Hunk], hunk: _Hunk) -> None:
 
 
 def _refined(hunks: list[_Hunk], ours: list[bytes], others: list[bytes]) -> list[_Hunk]:
-    """Take out of each conflict what both sides say alike."""
+    """Split each conflict at the lines that both sides have in common."""
     found: list[_Hunk] = []
     for hunk in hunks:
         own, other = ours[slice(*hunk.mine)], others[slice(*hunk.theirs)]
@@ -121,7 +121,7 @@ def _joined(hunks: list[_Hunk]) -> list[_Hunk]:
 
 
 def merge_trees(mine: Files, base: Files, theirs: Files, *, markers: bool = False) -> Files:
-    """Merge three trees; of a file that one side removed and the other changed, the changed one stays."""
+    """Merge three trees; a file that one side removed and the other changed stays as changed."""
     merged: Files = {}
     for path in sorted(mine.keys() | theirs.keys()):
         own, old, other = (tree.get(path, b"") for tree in (mine, base, theirs))

@@ -1,4 +1,4 @@
-"""Virtual time for real asyncio code: a loop that never waits, and a conductor who says what time it is.
+"""Virtual time for real asyncio code: loops that never wait, and a conductor that sets the time and runs them.
 
 Each machine has a loop of its own, so that one may sleep while the others go on.
 """
@@ -12,28 +12,28 @@ from concurrent.futures import Executor, Future
 from typing import Any
 
 STEPS_MAX = 400_000
-"""A history that takes more has somebody who does something again and again without a pause."""
+"""In a history that takes more steps, some task does something again and again without a pause."""
 
 
 class _Instant(selectors.SelectSelector):
-    """Looks, and never waits."""
+    """A selector that polls and never waits."""
 
     def select(self, timeout: float | None = None) -> list[Any]:
         return super().select(0)
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """A loop whose time is handed in."""
+    """A loop whose clock is handed in."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         super().__init__(_Instant())
         self._now_s = now_s
 
     def time(self) -> float:
-        return self._now_s() + 1e-6  # a clock that is behind another one loses the last digits: never too early
+        return self._now_s() + 1e-6  # converting between clocks loses the last digits, and nothing may be too early
 
     def due_s(self) -> float:
-        """Return when it has something to do."""
+        """Return when it next has something to do."""
         now_s = self._now_s()
         if self._ready:  # type: ignore[attr-defined]
             return now_s
@@ -45,7 +45,7 @@ class Loop(asyncio.SelectorEventLoop):
         self.run_forever()
 
     def kill(self) -> None:
-        """End all tasks; nobody is asked."""
+        """Cancel all tasks and close the loop."""
         for _ in range(200):
             if not (left := asyncio.all_tasks(self)):
                 break
@@ -58,7 +58,7 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 class Inline(Executor):
-    """Does at once what others would do in a thread."""
+    """An executor that does everything at once, in the caller's thread."""
 
     def submit(self, act: Callable[..., Any], /, *given: Any, **named: Any) -> "Future[Any]":
         future: Future[Any] = Future()
@@ -75,20 +75,20 @@ class Conductor:
     def __init__(self) -> None:
         self.now_s = 0.0
         self.loops: dict[str, tuple[Loop, Callable[[], float]]] = {}
-        """By name: a loop that is awake, and how far its clock is behind ours, seconds."""
+        """By name: a loop that is awake, and a function that says how many seconds its clock is behind ours."""
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
         self._steps = 0
 
     def at(self, when_s: float, act: Callable[[], None]) -> None:
-        """Let something happen."""
+        """Call something at a time, or now if that has passed."""
         heapq.heappush(self._events, (max(when_s, self.now_s), next(self._numbers), act))
 
     def after(self, wait_s: float, act: Callable[[], None]) -> None:
         self.at(self.now_s + wait_s, act)
 
     def run_until(self, end_s: float) -> None:
-        """Let time pass."""
+        """Run all that is due, in order, until a time."""
         while True:
             due = [(loop.due_s() + behind(), name) for name, (loop, behind) in self.loops.items()]
             event_s = self._events[0][0] if self._events else float("inf")

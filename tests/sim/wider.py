@@ -1,8 +1,8 @@
-"""Wider histories: what people and agents do to a record beside logging, editing and syncing it.
+"""Wider histories: plain ones with more that people and agents do to a record.
 
-They take any run back, import pages, part what was merged, share what was private, block each other, restore older
-backups, purge what was merged, state what was flagged, move their files, and take findings back. The ledger of the
-plain histories goes on; what these steps promise stands in ``Promises``.
+They undo any run, import pages, unmerge lessons, share private ones, block each other, restore older backups, purge
+merged lessons, state the lessons of signals, move their files, and retract discoveries. The ledger of the plain
+histories goes on; ``Promises`` is one for these actions.
 """
 
 import json
@@ -31,19 +31,19 @@ from tests.sim.world import POWERS, CrashError, Machine, SimFiles
 
 PAGES = 3
 IMPORTED = 2
-"""So often each lesson of a page was seen, as the page says."""
+"""How often each lesson of a page was seen, by that page."""
 MEMORY_ON = '[promotion]\nmode = "auto"\nown = 2\nclan_seen = 2\nclan_agents = 1\nclan_sessions = 1\nothers = "auto"\n'
 PLACES = ("agents", "tools/agents", "notes")
 _SECRETS = [
     UNDER_THE_MAT.format(f"qzprivateagent{agent}{number}") for agent in range(MACHINES_MAX) for number in (0, 1)
 ]
 TORN = {pattern_id(lesson[:length]) for lesson in (*LESSONS, *_SECRETS) for length in range(1, len(lesson))}
-"""Ids of lessons that a crash cut short: what is left of the entry counts, as one that was written by hand. A lesson is
-private not before it is logged, so that holds of such a one as well."""
+"""Ids of the lessons that a crash may leave: the beginning of a torn entry counts, like an entry written by hand. A
+private lesson is logged first, and only then made private, so it may leave such a one too."""
 
 
 class Saved(NamedTuple):
-    """A backup: of which folder, whose, and how often anything had become private by then."""
+    """A backup, the folder and the agent that it is of, and how often anything had become private by then."""
 
     path: Path
     root: Path
@@ -53,20 +53,20 @@ class Saved(NamedTuple):
 
 @dataclass
 class Promises:
-    """What the wider steps promise, beside the ledger of the plain ones.
+    """What was acknowledged of the wider actions, in addition to the ledger of the plain ones.
 
     Attributes:
-        worded: words in which somebody may log a lesson.
-        imported: (folder, page) of the imports that stand.
+        worded: the texts in which somebody may log a lesson.
+        imported: (folder, page) of each import that is not undone.
         pages: numbers of the pages that anybody ever imported.
-        runs: id of the run of an import to its folder and page.
-        helped: (id of a lesson, number) of each time that it helped.
-        retracted: ids of the discoveries that were taken back.
-        public: words that were private once, and are nobody's secret by now.
+        runs: by run of an import, its folder and page.
+        helped: (id of a lesson, number) of each feedback that it helped.
+        retracted: ids of the discoveries that were retracted.
+        public: words that only private lessons had once, and that may stand anywhere by now.
         hidden: how often anything became private.
-        saved: backups.
-        unfinished: folders in which the power failed in an undo, which the next sync finishes.
-        uncounted: ids of the runs that counted entries by hand, and were taken back once.
+        saved: the backups.
+        unfinished: folders in which the power failed during an undo, which the next sync finishes.
+        uncounted: ids of the runs that counted entries written by hand, and were undone at least once.
     """
 
     worded: list[str] = field(default_factory=lambda: list(LESSONS))
@@ -83,11 +83,11 @@ class Promises:
 
 
 class Wider(Simulation):
-    """A history in which everything may happen to a record that the program offers.
+    """A history with all that the program can do to a record.
 
     Attributes:
-        about: names of the steps that happen much more often.
-        torn: ids of lessons that a crash may have cut short.
+        about: names of the actions that come much more often.
+        torn: ids of the lessons that a crash may leave.
     """
 
     about: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ class Wider(Simulation):
         self.promised = Promises()
 
     def actions(self) -> list[Callable[[Machine], object]]:
-        """Return what may happen, as often as it does."""
+        """Return the possible actions, each as many times as its weight says."""
         wider = [
             *[self.undo_any] * 5,
             *[self.import_page, self.turn_scope, self.restore_saved, self.crash_in] * 3,
@@ -110,24 +110,24 @@ class Wider(Simulation):
         return super().actions() + wider * 2 + [getattr(self, each) for each in self.about] * 40
 
     def step(self, action: Callable[[Machine], object], machine: Machine) -> bool:
-        """Let something happen, and where there is nothing to do something else."""
+        """Do an action, or another one if that did nothing."""
         return super().step(action, machine) or super().step(self.rng.choice(self.actions()), machine)
 
     def open(self, machine: Machine) -> Workspace:
-        """Open a machine's workspace, and bring what lies in an earlier place of the homes."""
+        """Open a machine's workspace, and move files there from earlier places of the homes."""
         workspace = super().open(machine)
         if workspace.files_in_old_homes():
             restore.bring(workspace)
         return workspace
 
-    # --- the plain steps in a wider world -----------------------------------------------------------------------------
+    # --- the plain actions, extended ----------------------------------------------------------------------------------
 
     def correct(self, machine: Machine, lesson: str = "") -> None:
-        """Log a correction, perhaps in words that somebody gave a lesson later."""
+        """Log a correction, perhaps in a wording that somebody gave a lesson later."""
         super().correct(machine, lesson or self.rng.choice(self.promised.worded))
 
     def discover(self, machine: Machine) -> bool:
-        """Log a discovery; what was taken back stays so, and what is being taken back will be."""
+        """Log a discovery; a retracted one is refused, and an undo that is still unfinished may retract this one."""
         before = set(self.ledger.discoveries)
         try:
             super().discover(machine)
@@ -138,12 +138,12 @@ class Wider(Simulation):
         return True
 
     def word_a_secret(self, machine: Machine) -> bool:
-        """Log a lesson with a secret in it, or word another one into it."""
+        """Log a lesson with a secret in it, or edit another secret into the one that is there."""
         self.ledger.maybe[f"Log in with qzsecret{machine.agent}"] += 1
         return super().word_a_secret(machine)
 
     def purge(self, machine: Machine) -> bool:
-        """Purge a secret, with all that was called one lesson with it."""
+        """Purge a lesson with secrets, together with all lessons that it was merged with."""
         machine.is_hurt = True
         secrets = {words[1] for words in self.ledger.words}
         groups = self.open(machine).patterns.groups()
@@ -153,10 +153,9 @@ class Wider(Simulation):
         self._note_marks(machine)
         known = self.known_by(machine).records
         for one in sorted(each for each in secrets & known.keys() if known[each].marks("purge") != before.get(each)):
-            words = sorted({told[0] for told in self.ledger.words if told[1] == one})
-            left = [
-                said for each in groups.get(one, [one]) if each in known for said in _said(each, known[each], words)
-            ]
+            words = sorted({place[0] for place in self.ledger.words if place[1] == one})
+            lines = [(each, known[each]) for each in groups.get(one, [one]) if each in known]
+            left = [place for each, line in lines for place in _places_of(each, line, words)]
             assert not left, f"{one} was purged, and one lesson with it has its words: {left}"
         return is_done
 
@@ -165,23 +164,23 @@ class Wider(Simulation):
         return lesson if lesson and workspace.private(machine.agent, lesson) is None else ""
 
     def log_of(self, machine: Machine) -> Path:
-        """Return where a person finds an agent's log."""
+        """Return the path of an agent's log."""
         return self.open(machine).home(machine.agent) / "corrections.md"
 
     def _note_marks(self, machine: Machine) -> None:
         for each, record in self.known_by(machine).records.items():
             for (writer, name), stamp in record.marks("purge").items():
-                self._do(machine, self.ledger.purged, (each, name, writer, stamp))
+                self._note_done(machine, self.ledger.purged, (each, name, writer, stamp))
 
     def merge_lessons(self, machine: Machine) -> bool:
-        """Call two lessons one."""
+        """Merge two lessons."""
         purged = self._purged_here(machine)
         is_done = super().merge_lessons(machine)
         self._note_words_anew(machine, purged)
         return is_done
 
     def keep_private(self, machine: Machine) -> bool:
-        """Log a lesson that never leaves until somebody shares it, or once more one that is there."""
+        """Log a lesson that stays private until somebody shares it, maybe one that is already there."""
         if machine.others or not self.has_private:
             return False
         words = f"qzprivate{machine.agent}{self.rng.randint(0, 1)}"
@@ -190,7 +189,7 @@ class Wider(Simulation):
         self.ledger.maybe[lesson] += 1
         corrections.Corrections(workspace, machine.agent).log(Correction("w", "r", lesson), session=str(self.now_ms))
         if sum(each.agent == machine.agent for each in self.machines) == 1:
-            self._acknowledge(machine, lesson)  # of two copies the same entry of one minute is one part
+            self._acknowledge(machine, lesson)  # the same entry of one minute in two copies would count once
         if words in self.promised.public:
             return False
         if workspace.private(machine.agent, each) is None:
@@ -199,7 +198,7 @@ class Wider(Simulation):
             machine.kept.records.pop(each, None)
             self.promised.hidden += 1
         self.ledger.private.add(words)
-        counting.reconcile_all(workspace)  # finishes what a crash left of an earlier one
+        counting.reconcile_all(workspace)  # finishes what a crash cut short in an earlier call
         self.check_private(machine)
         return not known
 
@@ -215,12 +214,12 @@ class Wider(Simulation):
         for each in machine.logged:
             about = self._lessons_of(each[0]) if hidden else []
             if any(hidden.intersection(self._one_with(one)) for one in about):
-                each[1] = False  # what is private went nowhere
+                each[1] = False  # a private lesson was not sent
 
     def _has_left(self, machine: Machine, what: Any) -> bool:
-        """Tell whether a sync sent what was done: a discovery that was taken back before it was sent stays here.
+        """Return whether the last sync sent something; a discovery that was retracted unsent stays here.
 
-        What takes it back stays with it, and goes with it where the machine is put back as it was before both.
+        Its retraction stays too, and both are lost if the machine is restored from a snapshot older than they.
         """
         if isinstance(what, tuple) and what[0] is self.promised.retracted:
             assert machine.workspace is not None
@@ -233,22 +232,22 @@ class Wider(Simulation):
         if isinstance(what, str):
             return [pattern_id(what)]
         if what[0] is self.promised.imported:
-            return [pattern_id(each) for each in _told(what[1][1])]
+            return [pattern_id(each) for each in _page_lessons(what[1][1])]
         return [what[1][0]] if what[0] is self.promised.helped else []
 
-    # --- a run is taken back ------------------------------------------------------------------------------------------
+    # --- a run is undone ----------------------------------------------------------------------------------------------
 
     def undo_any(self, machine: Machine) -> bool:
-        """Take back a run of any kind and age, or take that back."""
+        """Undo a run of any kind and age, or undo its undo."""
         if machine.others or machine.is_back:
             return False
         workspace = self.open(machine)
-        gone = {run.id: (run, by) for run, by in undoing.History(workspace).listed() if run.kind != UNDO}
-        mine = {each for each, told in self.ledger.logged.items() if told[0] == str(machine.root)}
-        found = sorted(gone.keys() - mine)
-        if not found:
+        runs = {run.id: (run, by) for run, by in undoing.History(workspace).listed() if run.kind != UNDO}
+        corrections_here = {each for each, (root, *_) in self.ledger.logged.items() if root == str(machine.root)}
+        others = sorted(runs.keys() - corrections_here)
+        if not others:
             return False
-        run, by = gone[self.rng.choice(found)]
+        run, by = runs[self.rng.choice(others)]
         self._loosen(machine, run)
         purged = self._purged_here(machine)
         try:
@@ -258,7 +257,7 @@ class Wider(Simulation):
         self.note("undone", done.run.kind, bool(by))
         self.happened[f"undone {run.kind}"] += 1
         if run.id in self.promised.runs and by:
-            self._do(machine, self.promised.imported, self.promised.runs[run.id])
+            self._note_done(machine, self.promised.imported, self.promised.runs[run.id])
         for each in (each for each in run.fields if each.name == "part"):
             part, _, digits = str(each.after).partition(" ")
             record = workspace.record(run.agent, each.id)
@@ -266,13 +265,13 @@ class Wider(Simulation):
             assert undone % 2 != bool(by), f"an import is taken back, and {each.id} counts, or the other way round"
         for each in (*run.lessons, *run.retired):
             if each.startswith("d-"):
-                self._do(machine, self.promised.retracted, each)
+                self._note_done(machine, self.promised.retracted, each)
         self._note_words_anew(machine, purged)
         return True
 
     def _loosen(self, machine: Machine, run: Run) -> None:
-        """Note what may be otherwise as soon as a run is being taken back."""
-        if run.id in self.ledger.logged:  # a copy of the folder in which it was logged takes it back, too
+        """Expect no more what may change as soon as the undo of a run begins."""
+        if run.id in self.ledger.logged:  # logged in another folder, of which this one is a copy
             _, lesson, is_undone = self.ledger.logged.pop(run.id)
             self.ledger.seen[lesson] -= not is_undone
             self.ledger.maybe[lesson] += 1
@@ -297,26 +296,26 @@ class Wider(Simulation):
                 machine.kept.records.pop(each.id, None)
 
     def _one_with(self, each: str) -> list[str]:
-        """Return the ids of all that was ever called one lesson with this one."""
+        """Return the ids of all lessons that this one was ever merged with, and its own."""
         return next((group for group in Merges.connected(self.ledger.merged) if each in group), [each])
 
     # --- what comes from elsewhere ------------------------------------------------------------------------------------
 
     def import_page(self, machine: Machine) -> bool:
-        """Import a page that others may import as well: each of its records counts once."""
+        """Import a page, whose records count once even if others import it as well."""
         number = self.rng.randrange(PAGES)
         page = self.folder / f"page{number}.jsonl"
-        said = [{"pattern": each, "correction": "r", "seen": IMPORTED, "date": "2026-11-19"} for each in _told(number)]
-        page.write_text("".join(json.dumps(each) + "\n" for each in said))
+        record = {"correction": "r", "seen": IMPORTED, "date": "2026-11-19"}
+        page.write_text("".join(json.dumps({"pattern": each} | record) + "\n" for each in _page_lessons(number)))
         self.promised.pages.add(number)
         workspace = self.open(machine)
         before = {each.id for each in Runs(workspace).listed()}
         done = moving.import_files(workspace, machine.agent, [page])
         runs = [each.id for each in Runs(workspace).listed() if each.id not in before]
         self.promised.runs |= dict.fromkeys(runs, (str(machine.root), number))
-        # What somebody had imported and taken back stays so, and that is said.
-        if not machine.others and done.patterns_new == len(said):
-            self._do(machine, self.promised.imported, (str(machine.root), number))
+        # An import that somebody undid stays undone, and then fewer records are new.
+        if not machine.others and done.patterns_new == len(_page_lessons(number)):
+            self._note_done(machine, self.promised.imported, (str(machine.root), number))
         self.note("imported", done.patterns_new)
         return bool(done.patterns_new)
 
@@ -330,15 +329,15 @@ class Wider(Simulation):
         return True
 
     def restore_saved(self, machine: Machine) -> bool:
-        """Join a backup, perhaps an old one or another agent's, into a folder."""
+        """Restore a backup into a folder, perhaps an old one or another agent's."""
         if not self.promised.saved or machine.others:
             return False
         saved = self.rng.choice(self.promised.saved)
         if saved.hidden < self.promised.hidden and saved.root != machine.root:
-            return False  # what became private since stands in it as everybody's, and only who made it so knows
+            return False  # it holds as public what became private since, and only that folder knows of the change
         purged = self._purged_here(machine)
         moving.restore_backup(self.open(machine), saved.path)
-        # A finding has the words' id: who took it back before it was sent took it back for whoever joins that backup.
+        # A discovery's id comes from its words. So a retraction holds for the copy in a backup, too, even one unsent.
         self.ledger.discoveries -= self.open(machine).discoveries.retracted()
         self.happened["restored another's"] += saved.agent != machine.agent
         self._note_words_anew(machine, purged)
@@ -347,7 +346,7 @@ class Wider(Simulation):
     # --- lessons change -----------------------------------------------------------------------------------------------
 
     def unmerge(self, machine: Machine) -> bool:
-        """Part what was called one lesson."""
+        """Unmerge two lessons."""
         workspace = self.open(machine)
         pointing = sorted(workspace.patterns.merge_targets())
         if not pointing:
@@ -361,7 +360,7 @@ class Wider(Simulation):
         return True
 
     def merge_secret(self, machine: Machine) -> bool:
-        """Call a lesson with a secret in it one with another: the other may have its words from then on."""
+        """Merge a lesson with a secret and another one, which may have its words from then on."""
         secrets = {words[1] for words in self.ledger.words}
         workspace = self.open(machine)
         known = [each.id for each in workspace.patterns.records() if each.id in secrets and each.is_listed]
@@ -380,7 +379,7 @@ class Wider(Simulation):
         return True
 
     def reword(self, machine: Machine) -> bool:
-        """Give a lesson other words: new ones, or those of another lesson."""
+        """Give a lesson another text, which may be that of another lesson."""
         lesson = self._some_lesson(machine)
         if not lesson:
             return False
@@ -391,7 +390,7 @@ class Wider(Simulation):
         return True
 
     def turn_scope(self, machine: Machine) -> bool:
-        """Share what is private, or keep for oneself what is the clan's."""
+        """Share a private lesson, or make one of the clan's private."""
         alike = [each for each in self.machines if each.agent == machine.agent]
         if machine.others or machine.is_back or not self.has_private or len(alike) > 1:
             return False
@@ -404,45 +403,45 @@ class Wider(Simulation):
             each, scope = self._some_lesson(machine), "private"
             self.promised.hidden += 1
             machine.kept.records.pop(each, None)
-            # An edit that was not sent is private with it, and after a snapshot nobody knows which those are.
+            # An unsent edit becomes private with it. After a restore nobody knows which edits were sent.
             sent = {what[1] for what, is_sent in machine.logged if what[0] is self.ledger.replaced and is_sent}
             self.ledger.replaced -= {what for what in self.ledger.replaced if what[0] == each} - sent
         if not each:
             return False
         self.ledger.retired.update(self._one_with(each))
         for text, seen in self.ledger.seen.items():
-            if pattern_id(text) in self._one_with(each):  # the remote may have what is taken for unsent here
+            if pattern_id(text) in self._one_with(each):  # the remote may have what counts as unsent here
                 self.ledger.maybe[text] += seen
         try:
             lessons.edit(workspace, machine.agent, each, [f"scope={scope}"])
-        except NoError:  # after a snapshot all that it says waits for an answer
+        except NoError:  # after a restore all that it says may wait for an answer
             return False
         self.happened[f"scope {scope}"] += 1
         return True
 
     def _make_public(self, each: str) -> None:
-        # A crash may have come between what made the words private and what noted that they are.
+        # A crash may have come after the words became private, and before the ledger noted it.
         secrets = (f"qzprivate{machine.agent}{number}" for machine in self.machines for number in range(2))
         shared = {words for words in secrets if pattern_id(_private(words)) == each}
         self.ledger.private -= shared
         self.promised.public |= shared
 
     def give_feedback(self, machine: Machine) -> bool:
-        """Say that a lesson helped."""
+        """Give the feedback that a lesson helped."""
         lesson = self._some_lesson(machine)
         if not lesson or machine.others or machine.is_back:
             return False
         lessons.feedback(self.open(machine), machine.agent, lesson, is_helped=True)
-        self._do(machine, self.promised.helped, (lesson, self.new_number()))
+        self._note_done(machine, self.promised.helped, (lesson, self.new_number()))
         return True
 
     def flag(self, machine: Machine) -> None:
-        """Log a signal, whose lesson is still to be stated."""
+        """Log a signal, whose lesson somebody has still to state."""
         signal, workspace = Flag("human", f"no, not like this: {self.new_number()}"), self.open(machine)
         Signals(workspace.files, machine.agent, workspace.wall).flag(signal, session=str(self.now_ms))
 
     def state(self, machine: Machine) -> bool:
-        """State the lesson of a signal: it counts like a correction."""
+        """State the lesson of a signal, which counts like a correction."""
         workspace = self.open(machine)
         waiting = Signals(workspace.files, machine.agent, workspace.wall).waiting(everything=True)
         if not waiting:
@@ -457,11 +456,11 @@ class Wider(Simulation):
         return True
 
     def decide(self, machine: Machine) -> bool:
-        """Answer what waits for a person: a pair of lessons, or what is left out here."""
+        """Answer what waits for a person: whether to take what is left out here, or about a pair of lessons."""
         workspace = self.open(machine)
-        held = sorted({f"{each.kind}:{each.group}" for each in workspace.trust.asked()})
-        if held:
-            reviewing.answer(workspace, machine.agent, self.rng.choice(held), self.rng.choice(["take", "leave"]))
+        left_out = sorted({f"{each.kind}:{each.group}" for each in workspace.trust.asked()})
+        if left_out:
+            reviewing.answer(workspace, machine.agent, self.rng.choice(left_out), self.rng.choice(["take", "leave"]))
             self.happened["answered what is left out"] += 1
             return True
         pairs = reviewing.undecided_pairs(workspace)
@@ -477,36 +476,36 @@ class Wider(Simulation):
 
     # --- discoveries --------------------------------------------------------------------------------------------------
 
-    def _some_finding(self, machine: Machine) -> str:
-        found = self.open(machine).discoveries
-        gone = found.retracted()
-        known = [each.id for each in found.all() if not each.retracts and each.id not in gone]
+    def _some_discovery(self, machine: Machine) -> str:
+        discoveries = self.open(machine).discoveries
+        gone = discoveries.retracted()
+        known = [each.id for each in discoveries.all() if not each.retracts and each.id not in gone]
         return self.rng.choice(known) if known else ""
 
     def retract(self, machine: Machine) -> bool:
-        """Take a discovery back, for good."""
-        found = self._some_finding(machine)
-        self.ledger.discoveries.discard(found)  # what never left stays here with what takes it back
+        """Retract a discovery, for good."""
+        found = self._some_discovery(machine)
+        self.ledger.discoveries.discard(found)  # one that was never sent stays here with its retraction
         if found:
             lessons.retract(self.open(machine), machine.agent, found)
-            self._do(machine, self.promised.retracted, found)
+            self._note_done(machine, self.promised.retracted, found)
         return bool(found)
 
     def purge_discovery(self, machine: Machine) -> bool:
-        """Purge a discovery: it is taken back, and goes where it was not sent."""
-        found = self._some_finding(machine)
+        """Purge a discovery, which retracts it, and deletes it if it was not sent."""
+        found = self._some_discovery(machine)
         if found:
             machine.is_hurt = True
             self.ledger.discoveries.discard(found)
-            machine.kept.told.pop(found, None)
+            machine.kept.discoveries.pop(found, None)
             moving.purge(self.open(machine), machine.agent, found, yes=True)
-            self._do(machine, self.promised.retracted, found)
+            self._note_done(machine, self.promised.retracted, found)
         return bool(found)
 
     # --- a machine's own settings -------------------------------------------------------------------------------------
 
     def block(self, machine: Machine) -> bool:
-        """Block somebody here, from the beginning or from a day on; the record stays what it is."""
+        """Block a writer here, from the beginning or a day on; the record itself does not change."""
         workspace = self.open(machine)
         writers = {each for record in self.known_by(machine).records.values() for each in record.by_writer()}
         names = sorted(writers | {each.partition(".")[0] for each in writers})
@@ -515,12 +514,12 @@ class Wider(Simulation):
         try:
             since = self.rng.choice(["", "2026-11-21", "2026-11-22"])
             reviewing.block(workspace, machine.agent, self.rng.choice(names), since=since)
-        except FleetError:  # of a replica that writes here
+        except FleetError:  # it writes here
             return False
         return True
 
     def unblock(self, machine: Machine) -> bool:
-        """Let a blocked one count again."""
+        """Unblock a writer."""
         workspace = self.open(machine)
         blocked = [each.name for each in workspace.trust.blocked()]
         if blocked:
@@ -528,19 +527,19 @@ class Wider(Simulation):
         return bool(blocked)
 
     def set_memory(self, machine: Machine) -> None:
-        """Let lessons enter memories by themselves, or not."""
+        """Switch whether lessons enter memories by themselves."""
         self._configure(
             machine,
-            lambda told: told.replace(*((MEMORY_OFF, MEMORY_ON) if MEMORY_OFF in told else (MEMORY_ON, MEMORY_OFF))),
+            lambda text: text.replace(*((MEMORY_OFF, MEMORY_ON) if MEMORY_OFF in text else (MEMORY_ON, MEMORY_OFF))),
         )
 
     def move_homes(self, machine: Machine) -> bool:
-        """Have the agents' files in another place, where somebody has worked."""
+        """Configure another place for the agents' homes, in a folder where somebody has worked."""
         self._put_in_place(machine)
         if not (machine.root / ".fleet" / "replica.toml").exists():
             return False
         place = self.rng.choice(PLACES)
-        self._configure(machine, lambda told: f'[files]\nhome = "{place}"\n' + told[told.index("[keep]") :])
+        self._configure(machine, lambda text: f'[files]\nhome = "{place}"\n' + text[text.index("[keep]") :])
         return True
 
     def _configure(self, machine: Machine, change: Callable[[str], str]) -> None:
@@ -552,13 +551,13 @@ class Wider(Simulation):
     # --- power fails --------------------------------------------------------------------------------------------------
 
     def powered(self) -> list[Callable[[Machine], object]]:
-        """Return the commands in which power may fail."""
+        """Return the actions in which power may fail."""
         acts = [self.undo_any, self.import_page, self.turn_scope, self.restore_saved, self.unmerge, self.retract]
         acts += [self.merge_lessons, self.state, self.purge, self.purge_discovery, self.keep_private, self.move_homes]
         return acts
 
     def crash_in(self, machine: Machine) -> bool:
-        """Lose power at some durable step of one of these commands."""
+        """Let the power fail at some durable step of one of the ``powered`` actions."""
         act = self.rng.choice(self.powered())
         purged = self._purged_here(machine)
         files, power = self.open(machine).files, POWERS[machine.root]
@@ -577,7 +576,7 @@ class Wider(Simulation):
             self._note_marks(machine)
             if act == self.undo_any:
                 self.promised.unfinished.add(machine.root)
-            if act == self.keep_private:  # it may be logged, and not private yet, or no more since it was put back
+            if act == self.keep_private:  # its lesson may be logged and not private yet, or not private any more
                 workspace, words = self.open(machine), [f"qzprivate{machine.agent}{n}" for n in range(2)]
                 known = {each for each in words if workspace.private(machine.agent, pattern_id(_private(each)))}
                 self.promised.public |= {*words} - known
@@ -590,7 +589,7 @@ class Wider(Simulation):
     # --- words --------------------------------------------------------------------------------------------------------
 
     def _purged_here(self, machine: Machine) -> set[str]:
-        """Return the words that were purged wherever they stood, as far as this machine knows."""
+        """Return the secret words all of whose places are purged, as far as this machine knows."""
         known = self.known_by(machine).records
         marks = {each: record.marks("purge") for each, record in known.items()}
         found: dict[str, bool] = {}
@@ -600,36 +599,36 @@ class Wider(Simulation):
         return {words for words, is_gone in found.items() if is_gone}
 
     def _note_words_anew(self, machine: Machine, purged: set[str]) -> None:
-        """Note where else secret words stand by now; none may that were purged before."""
+        """Note the new places of secret words; words that were purged before must have none."""
         words, known = {each[0] for each in self.ledger.words}, set(self.ledger.words)
         for each, record in self.known_by(machine).records.items() if words else ():
-            for said in _said(each, record, sorted(words)):
-                if said not in known:
-                    assert said[0] not in purged, f"purged words are said again: {said}"
-                    self.ledger.words.append(said)
+            for place in _places_of(each, record, sorted(words)):
+                if place not in known:
+                    assert place[0] not in purged, f"purged words are said again: {place}"
+                    self.ledger.words.append(place)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def staying(self, machine: Machine) -> list[Entry]:
-        """Return what was said and taken back on a machine before any of it left."""
+        """Return the entries that stay on a machine: undone lessons, and discoveries that were retracted unsent."""
         workspace = self.open(machine)
         gone, waits = workspace.discoveries.retracted(), workspace.db.outgoing()
-        told = [each for each in waits if isinstance(each, Discovery) and {each.id, each.retracts} & gone]
-        return [*super().staying(machine), *told]
+        retracted = [each for each in waits if isinstance(each, Discovery) and {each.id, each.retracts} & gone]
+        return [*super().staying(machine), *retracted]
 
     def check_machine(self, machine: Machine) -> None:
-        """What was taken back stays so, and no memory holds what is retired or purged."""
+        """Check also that no retracted discovery is shown."""
         super().check_machine(machine)
         workspace = self.open(machine)
-        for each in workspace.trust.blocked():  # who is blocked takes nothing back here
+        for each in workspace.trust.blocked():  # a blocked writer's retractions do not count here
             workspace.trust.unblock(each.name)
         shown = {each.id for each in workspace.discoveries.all()} - workspace.discoveries.retracted()
         back = self.promised.retracted & shown
         assert not back, f"discoveries were taken back, and are shown on {machine.root.name}: {back}"
 
     def check_counts(self, held: Held) -> None:
-        """Compare with the ledger, what is private here and there counted in."""
-        whole, private = Held(dict(held.records), dict(held.told), held.carried), set[tuple[str, str, str]]()
+        """Compare the clan's lines and all private notes with the ledger."""
+        whole, private = Held(dict(held.records), dict(held.discoveries), held.carried), set[tuple[str, str, str]]()
         for machine in self.machines:
             workspace = self.open(machine)
             for each in self.staying(machine):
@@ -637,16 +636,16 @@ class Wider(Simulation):
             for agent in workspace.agents_here():
                 if workspace.notes_file(agent).is_file():
                     for each in workspace.notes(agent).records():
-                        if (line := workspace.private(agent, each.id)) is not None:  # and not the clan's by now
+                        if (line := workspace.private(agent, each.id)) is not None:  # the clan may have it by now
                             whole.add(line)
                             private |= {(each.id, part, agent) for part in each.parts.get("seen", ())}
-        # Agents who log the same words in the same minute, each for itself, count each for itself; so does what one of
-        # them logged in a folder that was put back, which is a part of the clan's.
-        said = [(each, line.by_writer()) for each, line in held.records.items()]
+        # The same words of the same minute are one part in the joined record. But each agent's private one counts for
+        # itself, and so does one that came to the clan from a restored folder.
+        lines = [(each, line.by_writer()) for each, line in held.records.items()]
         clan = {
-            (each, part, agent_of(by)) for each, of in said for by in of for part in of[by].w[by].parts.get("seen", ())
+            (each, part, agent_of(by)) for each, of in lines for by in of for part in of[by].w[by].parts.get("seen", ())
         }
-        private |= {told for told in clan if told[:2] in {each[:2] for each in private}}
+        private |= {part for part in clan if part[:2] in {each[:2] for each in private}}
         apart = Counter(each for each, _, _ in private)
         apart.subtract(each for each, _ in {(each, part) for each, part, _ in private})
         least, most = self._expected()
@@ -671,7 +670,7 @@ class Wider(Simulation):
             most[pattern_id(text)] += seen
         for number in self.promised.pages:
             stands = number in {page for _, page in self.promised.imported}
-            for text in _told(number):
+            for text in _page_lessons(number):
                 least[pattern_id(text)] += IMPORTED * stands
                 most[pattern_id(text)] += IMPORTED * (not stands)
         for each, seen in least.items():
@@ -683,18 +682,18 @@ def _private(words: str) -> str:
     return f"The code of the {words} is written under the mat"
 
 
-def _told(number: int) -> list[str]:
+def _page_lessons(number: int) -> list[str]:
     """Return the lessons of a page."""
     return LESSONS[2 * number : 2 * number + 2]
 
 
-def _said(each: str, record: Line, words: list[str]) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield where a record says one of some words: these, its id, the field, the writer and the stamp."""
+def _places_of(each: str, record: Line, words: list[str]) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield (word, id, field, writer, stamp) of each place where a record has one of some words."""
     for writer, part in record.by_writer().items():
         column = part.w[writer]
-        told = [(name, clock.ZERO, value) for name, value in column.first.items()]
-        told += [(name, stamp, value) for name, (stamp, value) in column.set.items()]
-        for name, stamp, value in told:
+        fields = [(name, clock.ZERO, value) for name, value in column.first.items()]
+        fields += [(name, stamp, value) for name, (stamp, value) in column.set.items()]
+        for name, stamp, value in fields:
             for each_word in words if isinstance(value, str) else ():
                 if _holds(value.encode() + b" ", each_word):
                     yield each_word, each, name, writer, stamp

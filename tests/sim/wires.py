@@ -1,7 +1,7 @@
-"""A live server in memory, and the sockets that lead to it: in order, late, and sometimes nowhere.
+"""A live server in memory, and sockets to it, which deliver in order, late, and sometimes not at all.
 
-The server is the real one from the message on; the socket behaves as the WebSocket library's does: who hears nothing
-of the other side ends the connection after two pings.
+The server handles messages with the real code. A socket behaves as one of the WebSocket library does: an end that
+hears nothing from the other side ends the connection after two pings.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from tests.sim.virtual import Conductor
 OPEN, AWAY, HANGING, MUTE = "open", "away", "hanging", "mute"
 LATE_S = 0.02
 DEAD_S = 40.0
-"""A ping of the WebSocket library every 20 s, and as long again for its answer."""
+"""The WebSocket library pings every 20 s, and waits as long again for the answer."""
 
 
 class Socket:
-    """One connection, at the client's end; the server's end hangs on it."""
+    """The client's end of a connection, which also stands for the server's end."""
 
     def __init__(self, server: "Server", way: "Way", visitor: _Visitor) -> None:
         self.server, self.way, self.visitor = server, way, visitor
@@ -50,7 +50,7 @@ class Socket:
             yield message
         raise ConnectionClosedError(self._why, None)
 
-    # --- what the server's guest is asked ---------------------------------------------------------------------------
+    # --- what the server calls --------------------------------------------------------------------------------------
 
     def send_down(self, message: bytes) -> None:
         if not (self.is_dead or self.is_mute):
@@ -63,15 +63,15 @@ class Socket:
         if not (self.is_dead or self.is_mute or self.is_closed):
             self._heard.put_nowait(message)
 
-    # --- what befalls it --------------------------------------------------------------------------------------------
+    # --- faults -----------------------------------------------------------------------------------------------------
 
     def cut(self) -> None:
-        """Both ends know that it is over."""
+        """End the connection, so that both ends know at once."""
         self.server.leave(self)
         self._end()
 
     def hang(self, *, only_replies: bool = False) -> None:
-        """Neither end knows; each finds out by its own pings. A machine that sleeps asks nobody."""
+        """Let the connection go dead: each end finds out by its own pings, a client's only while its machine runs."""
         self.is_mute = True
         self.is_dead = self.is_dead or not only_replies
         self.server.conductor.after(DEAD_S, lambda: self.server.leave(self))
@@ -98,7 +98,7 @@ class _Guest:
 
 
 class Server:
-    """The live server; nothing is kept when it starts anew."""
+    """The live server, which forgets everything when it restarts."""
 
     def __init__(self, conductor: Conductor, entropy: Callable[[int], bytes]) -> None:
         self.conductor = conductor
@@ -133,11 +133,11 @@ class Server:
 
 
 class Way:
-    """One machine's way to the live server.
+    """One machine's connection to the live server.
 
     Args:
-        server: where it leads.
-        later: calls something after so many seconds of the machine's own time.
+        server: the live server.
+        later: calls something after a number of seconds of the machine's own time.
     """
 
     def __init__(self, server: Server, later: Callable[[float, Callable[[], None]], None]) -> None:

@@ -1,4 +1,4 @@
-"""The world that a simulation holds: disks that tear, ways to the server that are slow, machines, and the ledger."""
+"""The world of a simulation: disks on which power fails, remotes that others may push to, machines, and the ledger."""
 
 import copy
 import functools
@@ -27,18 +27,18 @@ _transaction = Database.transaction
 
 
 class CrashError(BaseException):
-    """The machine lost its power: nothing of ours may catch this."""
+    """The machine lost its power; none of fleet's code may catch this."""
 
 
 class Power:
-    """The power of one machine, which can fail at the n-th durable step from now."""
+    """The power of one machine, which can be set to fail at the n-th durable step from now."""
 
     def __init__(self) -> None:
         self.steps_left = -1
         self.torn_share = 0.0
 
     def step(self, tear: Callable[[float], object] = bool) -> None:
-        """Come to a durable step; without power, half of it is done."""
+        """Count a durable step, or fail at it: then ``tear`` does a part of it."""
         if self.steps_left == 0:
             self.steps_left = -1
             tear(self.torn_share)
@@ -47,17 +47,17 @@ class Power:
 
 
 POWERS: dict[Path, Power] = {}
-"""Root of a workspace to its power: what a database asks that is not handed any."""
+"""The power of each workspace, by its root; a database finds its own here, since it is handed none."""
 
 
 @contextmanager
 def _powered_transaction(self: Database, *rest: object, **more: object) -> Iterator[object]:
     power = POWERS.get(self.path.parent.parent) if self.path is not None else None
     with _transaction(self, *rest, **more) as connection:
-        before = _said(connection) if power is not None else None
+        before = _contents(connection) if power is not None else None
         yield connection
-        # Files that are young by the real clock are looked at once more: that is no step of a history.
-        if power is not None and _said(connection) == before:
+        # A file that is young by the real clock is read again. That depends on the test's speed, so no power fails.
+        if power is not None and _contents(connection) == before:
             power = None
         if power is not None:
             power.step()
@@ -65,15 +65,15 @@ def _powered_transaction(self: Database, *rest: object, **more: object) -> Itera
         power.step()
 
 
-def _said(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
-    """Return what a transaction can change, but for the fingerprints of files."""
+def _contents(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
+    """Return what a transaction can change, except for the fingerprints of files."""
     asked = "SELECT key, value FROM meta UNION ALL SELECT path, oid FROM tree UNION ALL SELECT id, base FROM outbox"
     return [*connection.execute(asked), *connection.execute("SELECT path, size, hash, oid FROM file")]
 
 
 @contextmanager
 def simulated() -> Iterator[None]:
-    """Let power fail at a transaction, too, and purge ask no remote; a few files are parsed thousands of times."""
+    """Let power fail at transactions too, let purge ask no remote, and parse each of a few TOML files once."""
     loads, share, was_on = tomllib.loads, moving._compact_remote, gc.isenabled()
     tomllib.loads, moving._compact_remote = _parsed, lambda *_, **__: "it is simulated"
     Database.transaction = _powered_transaction
@@ -88,16 +88,16 @@ def simulated() -> Iterator[None]:
 
 
 class SimFiles(Files):
-    """Files that need no waiting for the disk, and on which power can fail at each durable step."""
+    """Files that never wait for the disk, and on which power can fail at each durable step."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.power = POWERS.setdefault(root, Power())
         self.unsure: dict[Path, int] = {}
-        """What was appended without waiting for the disk: file to the size that is on it."""
+        """Size that is surely on the disk, by file, of files that were appended to without waiting for the disk."""
 
     def append(self, path: Path, data: bytes, *, is_durable: bool = True) -> None:
-        """Append; what nobody waited for may be gone after a crash."""
+        """Append; without ``is_durable`` the data may be gone after a crash."""
         before = path.stat().st_size if path.exists() else 0
         super().append(path, data, is_durable=is_durable)
         if is_durable:
@@ -106,7 +106,7 @@ class SimFiles(Files):
             self.unsure.setdefault(path, before)
 
     def forget_unsure(self) -> None:
-        """Take away what was never waited for, as a power failure may."""
+        """Cut off what nobody waited for, as a power failure may."""
         for path, size in self.unsure.items():
             with suppress(FileNotFoundError):
                 os.truncate(path, min(size, path.stat().st_size))
@@ -143,21 +143,21 @@ class SimTree(MemoryTree):
         self.power.step()
 
     def copied(self) -> "SimTree":
-        """Return a copy, as of a copied folder."""
+        """Return a copy, as a copied folder holds it."""
         twin = copy.copy(self)
         twin._commits, twin._blobs, twin.power = dict(self._commits), dict(self._blobs), Power()
         return twin
 
 
 class SimRemote(MemoryRemote):
-    """A way to the server on which others may be faster, and on which no push may take out or bring what it must not.
+    """A remote to which others may push first; it checks that no push loses knowledge or leaks private words.
 
     Args:
-        server: the far side.
+        server: the server behind it.
         tree: the machine's tree store.
-        meanwhile: what others do between a pull and the push.
-        secret: returns the words that must never leave.
-        superseded: hashes of carried lines that somebody took out.
+        meanwhile: called between a pull and the push; lets others sync first.
+        secret: returns the words that must never leave the machine.
+        superseded: hashes of carried lines that somebody took out on purpose.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class SimRemote(MemoryRemote):
         self.superseded = superseded
 
     def push(self, files: Sent, on: Mark, *, message: str | None = None) -> Mark | Moved:
-        """Push; whatever the answer, what arrived must cover what was there."""
+        """Push; even if the reply gets lost, what arrived must cover what was there."""
         self.meanwhile()
         for path, data in files.items():
             leaked = [word for word in self.secret() if word.encode() in data]
@@ -189,7 +189,7 @@ class SimRemote(MemoryRemote):
 
 
 def assert_covers(tree: Sent, before: Sent, superseded: Iterable[str] = ()) -> None:
-    """Check that whoever reads only the new tree knows all that the old one said."""
+    """Check that a reader of the new tree alone knows all that the old one said."""
     if all(tree.get(path) == data for path, data in before.items()):
         return
     now, then = held_in(tree), held_in(before)
@@ -199,24 +199,24 @@ def assert_covers(tree: Sent, before: Sent, superseded: Iterable[str] = ()) -> N
 
 @dataclass
 class Machine:
-    """One agent's folder, its clock's error, and whether it is cut off.
+    """One agent's folder, with its clock's error and the state of the simulation's faults.
 
     Attributes:
         root: the folder.
-        agent: who works in it.
+        agent: the agent that works in it.
         tree: its tree store.
-        workspace: open, for a process that goes on.
-        skew_ms: how wrong its clock is.
-        is_cut_off: from the server.
-        is_hurt: somebody took lines out of its files by hand, and no sync has put them back yet: rows alone know them.
-        is_unsure: it was put back from a snapshot after a clock had jumped, and has not synced yet.
-        is_back: it was put back from a snapshot, and has not synced yet.
-        schema: the number of its database.
-        kept: what the rows said last.
-        others: the other machines of the same image, which lie elsewhere while this one runs.
-        apart: where this one lies while another of its image runs.
-        logged: what it did since its snapshot was made, and whether the clan has it for sure: a lesson that it logged,
-            or took back, or a set of the ledger's and what was added to it.
+        workspace: the open workspace, if a process goes on.
+        skew_ms: the error of its clock.
+        is_cut_off: it cannot reach the server.
+        is_hurt: somebody took lines out of its files by hand, and no sync has put them back from the rows yet.
+        is_unsure: it was restored from a snapshot after a clock had jumped, and has not synced yet.
+        is_back: it was restored from a snapshot, and has not synced yet.
+        schema: the number of its database's schema.
+        kept: what its rows said when they were last checked.
+        others: the other machines of the same image, whose folders lie elsewhere while this one runs.
+        apart: where its own folder lies while another of its image runs.
+        logged: what it did since its snapshot, as pairs of a thing and whether the clan surely has it. A thing is a
+            lesson that it logged, ``("undone", lesson)``, or a set of the ledger and what was added to that.
     """
 
     root: Path
@@ -240,7 +240,7 @@ class Machine:
 
 @dataclass
 class Snapshot:
-    """A folder as it was, with its tree store."""
+    """A copy of a machine's folder, with its tree store."""
 
     folder: Path
     tree: SimTree
@@ -250,19 +250,19 @@ class Snapshot:
 
 @dataclass
 class Ledger:
-    """What was acknowledged, and what may have happened before a crash.
+    """What was acknowledged, and what may count besides.
 
     Attributes:
-        seen: occurrences by lesson.
-        maybe: further ones that may count.
-        logged: run of a correction to the folder it was logged in, its lesson, and whether it is undone now.
-        merged: pairs of ids that somebody called one lesson.
+        seen: acknowledged occurrences by lesson.
+        maybe: further occurrences by lesson that may count, as after a crash.
+        logged: by run of a correction: the folder it was logged in, its lesson, and whether it is undone now.
+        merged: pairs of ids that somebody merged.
         retired: ids of lessons that somebody retired.
-        discoveries: ids.
-        private: words of lessons that never leave.
-        replaced: (id, field, writer, stamp) of edits that somebody saw and replaced.
-        purged: (id, field, writer, stamp) of the marks of a purge.
-        words: (words, id, field, writer, stamp) of all that was worded as a secret.
+        discoveries: ids of acknowledged discoveries.
+        private: words that only private lessons have.
+        replaced: (id, field, writer, stamp) of each edit that a later one replaced.
+        purged: (id, field, writer, stamp) of each mark that a purge left.
+        words: (words, id, field, writer, stamp) of each place where a secret was written.
         purged_carried: hashes of the lines of a newer version that a purge covered.
         superseded: hashes of carried lines that a newer version took out.
     """
