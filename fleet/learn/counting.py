@@ -504,9 +504,15 @@ class _Backlog:
         """Return the fields that these records' entries add to a lesson.
 
         For each field that the lesson lacks, the value of the first entry with one. From an entry whose text is the
-        lesson's own, also text and right way that differ from the lesson's.
+        lesson's own, also text and right way that differ from the lesson's. A lesson whose occurrences were all undone
+        is stated anew: it gets all values of the first entry, and loses the others that it had.
         """
-        lesson_fields = fold(line).fields
+        lesson = fold(line)
+        lesson_fields = lesson.fields
+        if lesson.is_undone:
+            entries = [self._entries[record.id] for record in records if record.id in self._entries]
+            values = self._values(entries[0]) if entries else {}
+            return {field: value for field, value in values.items() if value != lesson_fields.get(field, type(value)())}
         text = str(lesson_fields.get("text", ""))
         added: dict[str, object] = {}
         for entry in (self._entries[record.id] for record in records if record.id in self._entries):

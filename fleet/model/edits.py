@@ -98,12 +98,17 @@ def _new_wordings(
     """Return the values that no column has: as first wordings, and as edits where the writer's wording was purged.
 
     A field gets none if another writer's wording was purged and replaced: it would be stored for ever, never shown.
+    Values that replace those of a lesson whose occurrences were all undone are edits: it is stated anew.
     """
     first: dict[str, Any] = {}
     edits: dict[str, tuple[str, Any]] = {}
-    marks, shown = line.marks("purge"), fold(line).fields
+    lesson = fold(line)
+    marks, shown = line.marks("purge"), lesson.fields
     purged = {field for _, field in marks}
     for field, value in fields.items():
+        if lesson.is_undone and field in shown and (me, field) not in marks:
+            edits[field] = (stamp, value)
+            continue
         known = [column.first[field] for column in line.w.values() if field in column.first]
         known += [shown[field]] if field in shown else []
         if (me, field) in marks:

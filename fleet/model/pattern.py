@@ -195,6 +195,11 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return bool(self.live)
 
     @property
+    def is_undone(self) -> bool:
+        """True if all its occurrences were undone."""
+        return not self.live and bool(self.adds) and not self.count("seen")
+
+    @property
     def is_listed(self) -> bool:
         """True where the lesson is present and has a text that was not purged."""
         return bool(self.live) and self.value("text") not in ("", REDACTED)

@@ -189,6 +189,18 @@ def test_what_only_shows_or_carries_or_a_schedule_gave_stands_in_nobodys_way(w):
     assert undo(w)["kind"] == "correct"
 
 
+def test_a_lesson_that_is_logged_again_after_its_undo_has_the_words_of_the_second_time_alone(w):
+    wrong = ("--category", "typo", "--tag", "oops", "--trigger", "Bash:ls*")
+    id_ = w.correct("w", LESSON, "--right", "zzz: leave the quotes out", *wrong)
+    undo(w)
+    assert w.correct("w", LESSON, "--right", "Quote it") == id_
+    found = {name: each["value"] for name, each in fields(w, id_).items() if each["value"]}
+    assert found == {"text": LESSON, "correct": "Quote it"}
+    undo(w)
+    undo(w, next(each["id"] for each in listed(w) if each["kind"] == "undo"))
+    assert fields(w, id_)["correct"]["value"] == "Quote it"
+
+
 def test_of_several_agents_in_one_folder_each_takes_back_its_own_last_command(w):
     w.correct("w", LESSON, FLEET_AGENT="a1")
     id_ = w.correct("w", OTHER, FLEET_AGENT="a2")
