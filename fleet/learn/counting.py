@@ -93,6 +93,26 @@ class CountedLog:
         note_moves(self._workspace, [(self._agent, pattern, scope)])
         _finish_moves(self._workspace)
 
+    def keep_private(self, wait_s: float) -> None:
+        """Keep private what the private file says is, where shared files or the log came from before it said so.
+
+        A backup or an older copy may have brought them. Parts that were not sent leave the shared files, and the log
+        gets its mark. Nothing is read while the private file is the one of the last call.
+        """
+        workspace, agent, key = self._workspace, self._agent, f"private {self._agent}"
+        notes = workspace.notes(agent)
+        if workspace.db.noted(key) == str(notes.generation):
+            return
+        private = {note.id for note in notes.records() if note.scope == PRIVATE}
+        with workspace.writing(agent, wait_s) as writer:
+            log = self.read_log()
+            for id_ in sorted(private & {record.pattern for record in log.records}):
+                if log.marks.get(id_, 0) % 2 == 0:
+                    self._append_mark(id_, 0, is_odd=True)
+            for id_ in writer.unsent(private):
+                writer.hide(id_, add_stamp(writer))
+        workspace.db.note(key, str(notes.generation))
+
     def edited(self) -> list[Record]:
         """Return the records of the entries that were edited since they were counted, which changes no count.
 
@@ -214,6 +234,8 @@ def reconcile_all(workspace: Workspace, wait_s: float = limits.LOCK_WAIT_S) -> i
     """Count the logs of all agents that write here; return how many lines were written."""
     if workspace.is_read_only:
         return 0
+    for agent in workspace.agents_with_notes():
+        CountedLog(workspace, agent).keep_private(wait_s)
     if workspace.state.get(_MOVING):
         with workspace.locked(wait_s):
             _finish_moves(workspace)

@@ -22,7 +22,7 @@ from fleet.learn.counting import CountedLog, note_moves, reconcile_all
 from fleet.model import line as codec
 from fleet.model import names
 from fleet.model.discovery import Discovery
-from fleet.model.errors import DiskError, FleetError
+from fleet.model.errors import DiskError, FleetError, RefusedError
 from fleet.model.line import Line, Refused, is_version_1
 from fleet.model.pattern import PRIVATE
 from fleet.store import backup, git, lines, replica
@@ -63,8 +63,15 @@ def restore(workspace: Workspace, source: Path) -> RestoreResult:
         RefusedError: it is damaged, no backup, or larger than any; nothing was changed.
     """
     # Read to its end first: half an archive is never joined.
-    for _ in backup.members(source):
-        pass
+    paths, is_old = set[str](), False
+    for member in backup.members(source):
+        paths.add(member.path)
+        is_old = is_old or is_version_1(member.data.partition(b"\n")[0])
+    if is_old and _FORMAT not in paths and (workspace.root / _FORMAT).is_file():
+        raise RefusedError(
+            "fleet 0.1 made this backup, and this workspace has a newer format. Nothing was restored: in an empty "
+            f"folder `fleet restore-backup {source.name}`, `fleet upgrade` and `fleet backup` make one for this folder"
+        )
     outcome = RestoreResult()
     with workspace.locked():
         notes = [(agent, note) for agent in workspace.agents_with_notes() for note in workspace.notes(agent).records()]

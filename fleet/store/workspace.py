@@ -5,7 +5,7 @@ Wall clock, random source, machine and fetched tree are passed in (``World``), s
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import cached_property, partial, reduce
 from pathlib import Path, PurePosixPath
@@ -16,7 +16,7 @@ import msgspec
 from crdt import clock
 from fleet.model import edits, limits, names
 from fleet.model.errors import DiskError, FleetError, NoError, UsageError
-from fleet.model.line import Line, is_version_1, join
+from fleet.model.line import Line, difference, is_version_1, join
 from fleet.model.pattern import MERGED_FROM, PRIVATE, SCOPE, STAGE, Policy, fold
 from fleet.store import config, homes, ingest, replica
 from fleet.store.changes import Changes
@@ -624,6 +624,17 @@ class Writer:
         private |= {delta.id for delta in deltas if self.workspace.private(self.agent, delta.id) is not None}
         self.append_private([delta for delta in deltas if delta.id in private])
         self.append(PATTERNS, [delta for delta in deltas if delta.id not in private], is_durable=is_durable)
+
+    def unsent(self, ids: Iterable[str]) -> list[str]:
+        """Return the ids of those records in whose shared columns the agent has a part that no sync has sent."""
+        patterns, found = self.workspace.patterns, []
+        records = {id_: record for id_ in sorted(ids) if (record := patterns.line(id_)) is not None}
+        for id_, sent in patterns.shared(list(records)):
+            delta = difference(records[id_], sent)
+            own = (name for name in delta.by_writer() if names.agent_of(name) == self.agent) if delta else ()
+            if delta and any(delta.split_column(name, _MOVED)[1] is not None for name in own):
+                found.append(id_)
+        return found
 
     def hide(self, id_: str, stamp: str) -> None:
         """Make a lesson private: unsent parts leave the shared files, the rest stays with the clan.

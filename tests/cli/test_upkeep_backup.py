@@ -437,6 +437,8 @@ def test_a_backup_that_fleet_0_1_made_comes_back_and_is_converted_by_an_upgrade(
         (".fleet/sent", tarfile.REGTYPE, b"00\n", ""),
         ("clan-learnings/patterns.jsonl", tarfile.REGTYPE, json.dumps(old).encode() + b"\n", ""),
     )
+    stage.run("w", "init", "--agent", "velma")
+    assert "Nothing was restored" in stage.run("w", "restore-backup", "../b.tar.gz", "--yes", expect=3).stderr
     done = stage.run("alone", "restore-backup", "../b.tar.gz", "--yes")
     assert "fleet upgrade" in done.stderr
     stage.run("alone", "upgrade")

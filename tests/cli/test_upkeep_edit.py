@@ -185,6 +185,46 @@ def test_a_private_lesson_stays_here_where_its_agents_files_go_back(stage, is_ol
     assert fields(stage, "velma", pattern)["scope"]["value"] == "private"
 
 
+@pytest.mark.parametrize("by", ["two backups", "the agents' files of a copy"])
+def test_a_lesson_that_a_copy_made_private_stays_here_where_the_copys_files_come_in(stage, by):
+    stage.join("velma")
+    stage.correct("velma", "Quote every path")
+    pattern = stage.correct("velma", LESSON)
+    stage.run("velma", "backup", "../older.tar.gz")
+    shutil.copytree(stage.folder / "velma", stage.folder / "copy")
+    stage.run("copy", "edit", pattern, "--set", "scope=private")
+    if by == "two backups":
+        stage.run("copy", "backup", "../newer.tar.gz")
+        for name in ("older", "newer"):
+            stage.run("w", "restore-backup", f"../{name}.tar.gz", "--yes")
+        stage.run("w", "init", "--agent", "velma", "--remote", str(stage.remote))
+    else:
+        shutil.copytree(stage.folder / "copy/agents", stage.folder / "velma/agents", dirs_exist_ok=True)
+        (stage.folder / "velma").rename(stage.folder / "w")
+    stage.run("w", "sync", expect=None)
+    assert [each.text for each in stage.edition()] == ["Quote every path"], "it left"
+    assert fields(stage, "w", pattern)["scope"]["value"] == "private"
+
+
+def test_the_log_of_a_lesson_that_an_older_fleet_made_private_gets_its_mark(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    stage.run("velma", "edit", pattern, "--set", "scope=private")
+    home = stage.folder / "velma/agents/velma"
+    log = home / "corrections.md"
+    log.write_text("".join(row for row in log.read_text().splitlines(keepends=True) if "fleet private" not in row))
+    for path in (stage.folder / "velma/.fleet").glob("*-*.db*"):
+        path.unlink()
+    stage.run("velma", "sync")
+    assert log.read_text().count(f"<!-- fleet private {pattern} ") == 1
+    stage.run("velma", "sync")
+    (home / "notes.jsonl").unlink()
+    for path in (stage.folder / "velma/.fleet").glob("*-*.db*"):
+        path.unlink()
+    stage.run("velma", "sync")
+    assert stage.git("for-each-ref", where="clan.git") == "", "it left"
+
+
 def test_a_lesson_that_was_sent_and_is_private_since_takes_no_new_words_out_where_its_file_is_lost(stage):
     stage.join("velma")
     pattern = stage.correct("velma", LESSON)
