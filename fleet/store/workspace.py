@@ -16,7 +16,7 @@ import msgspec
 from crdt import clock
 from fleet.model import edits, limits, names
 from fleet.model.errors import DiskError, FleetError, NoError, UsageError
-from fleet.model.line import Column, Line, difference, is_version_1, join
+from fleet.model.line import Line, difference, is_version_1, join
 from fleet.model.pattern import MERGED_FROM, PRIVATE, SCOPE, STAGE, Policy, fold
 from fleet.store import config, homes, ingest, replica
 from fleet.store.changes import Changes
@@ -410,12 +410,7 @@ class Workspace:
         return frozenset()
 
     def _withhold(self, parts: list["Held"], brought: dict[tuple[str, str], str], purged: dict[str, int]) -> Policy:
-        """Withhold the parts that a person is asked about, with a warning; return the policy from now on.
-
-        Parts of our own columns that a private file has were written here: nobody is asked about them.
-        """
-        mine = self.mine()
-        parts = [each for each in parts if each.writer not in mine or not self._has_privately(each)]
+        """Withhold the parts that a person is asked about, with a warning; return the policy from now on."""
         if parts:
             self.trust.withhold(parts, self.wall())
         self.trust.note_brought(brought, self.wall())
@@ -423,10 +418,6 @@ class Workspace:
         for text in self.trust.sentences(parts):
             self.warn(text)
         return self.policy()
-
-    def _has_privately(self, part: "Held") -> bool:
-        own = self.own_notes(names.agent_of(part.writer), part.id)
-        return own is not None and part.part.after.difference(own.w.get(part.writer, Column())) == Column()
 
     @contextmanager
     def snapshot(self, wait_s: float = BUSY_S) -> Iterator[bool]:

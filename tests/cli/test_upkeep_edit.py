@@ -206,20 +206,6 @@ def test_a_lesson_that_a_copy_made_private_stays_here_where_the_copys_files_come
     assert fields(stage, "w", pattern)["scope"]["value"] == "private"
 
 
-def test_what_was_sent_before_it_was_made_private_is_known_as_ones_own_after_all_else_was_lost(stage):
-    stage.join("velma")
-    pattern = stage.correct("velma", LESSON)
-    stage.run("velma", "sync")
-    stage.run("velma", "edit", pattern, "--set", "scope=private")
-    stage.run("velma", "sync")
-    shutil.rmtree(stage.folder / "velma/clan-learnings")
-    shutil.rmtree(stage.folder / "velma/.fleet/git")
-    for path in (stage.folder / "velma/.fleet").glob("state-*.db*"):
-        path.unlink()
-    assert "never written here" not in stage.run("velma", "sync", expect=None).stderr
-    assert [each["text"] for each in stage.patterns("velma")["patterns"]] == [LESSON]
-
-
 def test_the_log_of_a_lesson_that_an_older_fleet_made_private_gets_its_mark(stage):
     stage.join("velma")
     pattern = stage.correct("velma", LESSON)
