@@ -11,6 +11,7 @@ import sys
 import threading
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,6 +105,22 @@ def test_a_command_that_leaves_no_run_is_not_passed_over_for_an_older_one(w, wor
     (run,) = [each["id"] for each in listed(w) if each["kind"] == "correct"]
     undo(w, run)
     assert known(w)[LESSON] == "retired"
+
+
+def test_what_somebody_sets_while_an_undo_waits_stays(w, monkeypatch):
+    id_ = w.correct("w", LESSON)
+    w.run("w", "edit", id_, "--set", "category=shell")
+    run, writing = listed(w)[0]["id"], Workspace.writing
+
+    def waits(*given: Any) -> Any:
+        monkeypatch.setattr(Workspace, "writing", writing)
+        w.run("w", "edit", id_, "--set", "category=database")
+        return writing(*given)
+
+    monkeypatch.setattr(Workspace, "writing", waits)
+    told = w.run("w", "undo", run).stdout
+    assert f"left: {id_}: category was set to something else since, and stays" in told
+    assert fields(w, id_)["category"]["value"] == "database"
 
 
 def test_what_is_observed_while_an_undo_replaces_the_scratchpad_stays(w, monkeypatch):
