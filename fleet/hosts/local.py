@@ -84,7 +84,7 @@ class LocalFolder:
     def write(self, names: tuple[str, ...], data: bytes, how: int, bytes_max: int | None = None) -> bool:
         """Write to a file at once; return whether that was done. A file of ``bytes_max`` takes no more.
 
-        ``how``: ``O_APPEND`` or ``O_TRUNC``.
+        ``how``: ``O_APPEND`` or ``O_TRUNC``; 0 for a line in place of another one of its length.
         """
         try:
             self._make_folders(names[:-1])
@@ -221,7 +221,8 @@ class SessionNotes:
     ``seen`` and ``lesson`` ids were shown in a list, or for a prompt or a step, each with the number of compactions
     before, if any; ``cleared`` names a session whose news are new to this one, too; ``flag`` is a logged signal,
     ``heard`` the objection it was read from, ``red`` a build that failed so; ``stop`` and ``green`` asked for a lesson;
-    ``use`` and ``used`` a lesson's command; ``call`` and ``start`` were answered; a transcript is ``read`` up to there.
+    ``use`` and ``used`` a lesson's command; ``call`` and ``start`` were answered. ``.fleet/told/<session>.read`` has
+    one line, up to where the transcript is ``read``: a line for each turn would leave the others no room.
     """
 
     def __init__(self, root: str, session: str) -> None:
@@ -234,6 +235,15 @@ class SessionNotes:
     def of(self, kind: str) -> list[str]:
         """Return what follows the kind in the notes that begin with it, oldest first."""
         return [note.removeprefix(f"{kind} ") for note in self.all() if note.startswith(f"{kind} ")]
+
+    def read_to(self) -> int | None:
+        """Return the offset up to which the transcript is read; None for nowhere."""
+        notes = [note.removeprefix("read ") for _, note, _ in _noted(self._folder, f"{self._name}.read")]
+        return int(notes[0]) if notes and notes[0].strip().isdecimal() else None
+
+    def note_read(self, offset: int) -> None:
+        """Note the offset up to which the transcript is read."""
+        self._folder.write((_NOTES, f"{self._name}.read"), f"{now_ms()} - read {offset:<20}\n".encode(), 0)
 
     def add(self, note: str) -> None:
         """Add a note. A full file, or a disk that cannot be written, takes no more."""

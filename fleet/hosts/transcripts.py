@@ -74,16 +74,15 @@ class Transcript:
 
     def unread(self) -> _Part:
         """Return the part that was not read yet."""
-        noted = self._notes.of("read")
-        return _read(self._path, int(noted[-1]) if noted else 0)
+        return _read(self._path, self._notes.read_to() or 0)
 
     def note(self, offset: int) -> None:
         """Note the offset of the next reading."""
-        self._notes.add(f"read {offset}")
+        self._notes.note_read(offset)
 
     def pass_over(self) -> None:
         """Begin at the end, where none of it was read yet."""
-        if not self._notes.of("read"):
+        if self._notes.read_to() is None:
             with suppress(OSError):
                 self.note(os.path.getsize(self._path))
 
