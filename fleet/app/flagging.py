@@ -142,6 +142,7 @@ class Flagging:
             if done.is_new:
                 self._notes.add(f"flag {done.id}")
                 new.append((Waiting(done.id, flag.title, "", flag.quote), flag.confidence))
+        self._call.overdue = (0, "", "")
         if read_to >= 0:
             Transcript(self._call.notes, payload.transcript).note(read_to)
         return new

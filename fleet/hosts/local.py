@@ -370,12 +370,14 @@ class Call:
         root: of the workspace, "" where there is none.
         subagent: the host's id of the subagent in the session, "" for the session's own agent.
         can_write: whether anything can be written in the workspace.
+        overdue: exit code, stdout and stderr where the time is up.
     """
 
     def __init__(self, event: str, root: str = "", agent: str = "", session: str = "", host: str = "") -> None:
         self.event, self.root, self.agent, self.session, self.host = event, root, agent, session, host
         self.subagent = ""
         self.can_write = True
+        self.overdue = (0, "", "")
 
     @property
     def thread(self) -> str:
