@@ -261,7 +261,8 @@ def _add_agent(workspace: Workspace, agent: str, messages: list[str]) -> None:
     workspace.files.folder(workspace.clan)
     workspace.files.folder(workspace.home(agent))
     with workspace.locked():
-        taken = restore.take_over(workspace, agent)
+        if restore.take_over(workspace, agent):
+            messages.append(f"{agent} has taken over what was logged here before anybody was named")
     with workspace.writing(agent) as writer:
         register, default = workspace.replicas(), workspace.default_agent()
         LocalFolder(os.fspath(workspace.root)).name(agent)
@@ -273,9 +274,6 @@ def _add_agent(workspace: Workspace, agent: str, messages: list[str]) -> None:
             how = f"{agent} works here too, with `--agent {agent}` or FLEET_AGENT={agent}"
             messages.append(f"{how}; the default agent stays {default}")
         messages.append(f"{agent} writes as {writer.name}")
-        taken += restore.take_over(workspace, agent)  # what hooks logged until the agent was named
-    if taken:
-        messages.append(f"{agent} has taken over what was logged here before anybody was named")
     Findings(workspace, agent).take_waiting()
     with suppress(FleetError):  # what a guest logged: the next command counts it, too
         reconcile_all(workspace)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from fleet.store.files import Files
 from fleet.store.homes import root_around
 from tests import commands
 from tests.hosts.conftest import SESSION
@@ -254,25 +253,6 @@ def test_an_agent_with_a_log_of_its_own_takes_over_a_guests_beside_it(clone):
     clone.fleet(*lesson, "again")
     (found,) = json.loads(clone.fleet("patterns", "--json").stdout)["patterns"]
     assert found["seen"] == 3
-
-
-@pytest.mark.parametrize("has_log", [False, True])
-def test_what_a_guest_logs_while_an_agent_is_being_named_is_taken_over(clone, monkeypatch, has_log):
-    if has_log:
-        clone.fleet("journal", "--title", "As a guest")
-    replace = Files.replace
-
-    def meanwhile(self: Files, path: Path, *given: bytes, **more: bool) -> bool:
-        if path.name == "replica.toml" and b'default_agent = "velma"' in given[0]:
-            monkeypatch.setattr(Files, "replace", replace)
-            assert "c-" in told(clone, "UserPromptSubmit", prompt=CORRECTION)["hookSpecificOutput"]["additionalContext"]
-            assert "pnpm" in guests(clone)
-        return replace(self, path, *given, **more)
-
-    monkeypatch.setattr(Files, "replace", meanwhile)
-    assert "velma has taken over" in clone.fleet("init", "--agent", "velma").stdout
-    assert not guests(clone)
-    assert "pnpm" in clone.fleet("learn", "--waiting").stdout
 
 
 def test_what_a_guest_logged_counts_and_is_shown_from_the_moment_an_agent_is_named(clone):
