@@ -477,23 +477,20 @@ def answer(
     if not first or not second:
         raise UsageError("name a pair by both ids, p-...:p-..., as `fleet review --json` lists them")
     one, other = find(workspace, first).id, find(workspace, second).id
-    with workspace.lock("pairs"):  # of two answers at once the second finds that nothing waits any more
-        pairs = [*undecided_pairs(workspace), *_grouped_pairs(workspace, one)]
-        pending = next((each for each in pairs if {each.one.id, each.other.id} == {one, other}), None)
-        if pending is None:
-            raise NoError(
-                f"{pair[:80]} is no pair that waits for an answer; nothing was changed. `fleet review --json`"
-            )
-        if choice not in ANSWERS[pending.kind]:
-            choices = ", ".join(ANSWERS[pending.kind])
-            raise UsageError(f"{choice[:20]!r} is no answer to a {pending.kind} pair: {choices}; nothing was changed")
-        if choice == SAME:  # the words that were used more stand for both, whichever id is the smaller
-            seen = {each.id: each.count("seen") for each in (pending.one, pending.other)}
-            one, other = sorted((one, other), key=lambda id_: -seen[id_])
-        summary = _decide(workspace, agent, one, other, choice)
-        kind = CONTRADICTION if pending.kind == CONTRADICTION else "merge"
-        Inbox(workspace).settle(kind, _SEPARATOR.join(sorted((one, other))), summary)
-        return pending.name, summary
+    pairs = [*undecided_pairs(workspace), *_grouped_pairs(workspace, one)]
+    pending = next((each for each in pairs if {each.one.id, each.other.id} == {one, other}), None)
+    if pending is None:
+        raise NoError(f"{pair[:80]} is no pair that waits for an answer; nothing was changed. `fleet review --json`")
+    if choice not in ANSWERS[pending.kind]:
+        choices = ", ".join(ANSWERS[pending.kind])
+        raise UsageError(f"{choice[:20]!r} is no answer to a {pending.kind} pair: {choices}; nothing was changed")
+    if choice == SAME:  # the words that were used more stand for both, whichever id is the smaller
+        seen = {each.id: each.count("seen") for each in (pending.one, pending.other)}
+        one, other = sorted((one, other), key=lambda id_: -seen[id_])
+    summary = _decide(workspace, agent, one, other, choice)
+    kind = CONTRADICTION if pending.kind == CONTRADICTION else "merge"
+    Inbox(workspace).settle(kind, _SEPARATOR.join(sorted((one, other))), summary)
+    return pending.name, summary
 
 
 def _decide(workspace: Workspace, agent: str, one: str, other: str, choice: str) -> str:

@@ -1,12 +1,8 @@
 """Lessons that say the same in other words, and those that contradict each other, through the real command line."""
 
 import json
-import threading
-from typing import Any
 
 import pytest
-
-from fleet.app import reviewing
 
 AWK = "Always use awk over sed for user-provided input substitution"
 AGAIN = "Prefer awk to sed when user input is substituted into a template"
@@ -354,30 +350,6 @@ def test_a_lesson_that_was_to_hold_and_was_retired_here_is_not_named(stage):
     stage.run("velma", "review", "--answer", f"{pair['pair']}=first")
     stage.run("velma", "retire", pair["lessons"][0]["id"])
     assert "was to hold" not in stage.run("velma", "sync").stderr
-
-
-def test_of_two_answers_at_once_one_holds_and_the_other_finds_nothing_to_decide(stage, monkeypatch):
-    stage.join("velma")
-    stage.correct("velma", NEVER)
-    stage.correct("velma", HAND)
-    stage.run("velma", "sync")
-    [pair] = json.loads(stage.run("velma", "review", "--json").stdout)["pairs"]
-    decide, threads, others = reviewing._decide, list[threading.Thread](), list[int]()
-
-    def asks() -> None:
-        others.append(stage.run("velma", "review", "--answer", f"{pair['pair']}=second", expect=None).returncode)
-
-    def meanwhile(*given: Any) -> str:
-        threads.append(threading.Thread(target=asks))
-        threads[0].start()
-        threads[0].join(3)
-        return decide(*given)
-
-    monkeypatch.setattr(reviewing, "_decide", meanwhile)
-    stage.run("velma", "review", "--answer", f"{pair['pair']}=first")
-    threads[0].join()
-    assert others == [1]
-    assert list(stage.seen("velma")) == [pair["lessons"][0]["text"]]
 
 
 def test_an_answer_that_was_taken_back_holds_nothing(stage):
