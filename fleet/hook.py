@@ -164,11 +164,10 @@ def _might_object(call: Call, payload: Payload) -> bool:
         return False
     from fleet.hosts.transcripts import Transcript
 
-    transcript = Transcript(call.notes, payload.transcript)
-    part = transcript.unread()
+    part = Transcript(call.notes, payload.transcript).unread()
     if part.trouble or part.has_objection():
         return True
-    transcript.note(part.ends)
+    call.notes.note_read(part.ends)
     return False
 
 
