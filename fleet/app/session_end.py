@@ -256,12 +256,10 @@ def done(workspace: Workspace, agent: str, named: str) -> tuple[list[ReflectResu
         if closing := consolidating.close_session(workspace, agent, named).summary():
             return [], closing
         raise NoError(f"{why}, and nothing of it that is not in the day's log already") from why
-    folder = LocalFolder(os.fspath(workspace.root))
-    heard = folder.heard()
     reflected = reflect(workspace, agent, path, by_hand=True)
     closing = consolidating.close_session(workspace, agent, reflected.session, *reflected.stands).summary()
     if not reflected.is_deferred:
-        folder.forget_heard(reflected.session, heard)
+        LocalFolder(os.fspath(workspace.root)).forget_heard(reflected.session)
     return [reflected], closing
 
 
@@ -436,7 +434,6 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
     for session, whose, path, is_resumed in _due(workspace, folder, settings.idle_ms, only):
         if not (agent := workspace.default_agent() if workspace.is_guest(whose) else whose):
             continue
-        heard = folder.heard()
         try:
             if not Path(path).is_file():
                 results += [] if dry_run else _forget(workspace, agent, session)
@@ -454,7 +451,7 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
             if not dry_run and not result.is_deferred:
                 # Nobody else may: the host may never report its end, or report it when there is nothing new to read.
                 consolidating.close_session(workspace, whose, session, *result.stands, only_log=True)
-                folder.forget_heard(session, heard)
+                folder.forget_heard(session)
         except FleetError as why:
             results.append(ReflectResult(session, why=str(why)))
     return results
@@ -478,8 +475,7 @@ def _due(workspace: Workspace, folder: LocalFolder, idle_ms: float, only: str) -
 
 def _forget(workspace: Workspace, agent: str, session: str) -> list[ReflectResult]:
     """Forget a session whose transcript is gone; return what is on record of it, where it was deferred."""
-    folder = LocalFolder(os.fspath(workspace.root))
-    folder.forget_heard(session, folder.heard())
+    LocalFolder(os.fspath(workspace.root)).forget_heard(session)
     deferred = [each for each in Records(workspace, agent).deferred() if each.session == session]
     gone = {"line": RAN, "at": "", "outcome": "skipped", "usd": 0.0, "why": "its transcript is gone"}
     return [_finish(workspace, agent, replace(each, **gone)) for each in deferred]

@@ -19,7 +19,7 @@ from fleet.store.changes import Changes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # as in `typing`, without the milliseconds of its import
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from types import FrameType
 
 AT_THE_END = "session-end-work"
@@ -205,13 +205,9 @@ class LocalFolder:
         running = [each.session for each in self.heard() if each.session not in ended]
         return {id_ for session in running for id_ in SessionNotes(self._root, session).of("flag")}
 
-    def forget_heard(self, session: str, then: "Iterable[_Heard]") -> None:
-        """Forget a session as it was heard of ``then``, before it was reflected on, or its transcript was gone.
-
-        One that a hook was called for since then has more to be read.
-        """
-        read = {each.at_ms for each in then if each.session == _file_of(session)}
-        if any(each.session == _file_of(session) and each.at_ms in read for each in self.heard()):
+    def forget_heard(self, session: str) -> None:
+        """Forget a session: it was reflected on, or its transcript is gone."""
+        if _file_of(session) in self.names(_HEARD):
             try:
                 os.unlink(self.path_of(_HEARD, _file_of(session)))
             except OSError:
