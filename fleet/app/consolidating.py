@@ -156,7 +156,7 @@ def _log_session(workspace: Workspace, agent: str, session: str, lines: Mapping[
     """Append a session's block to the day's log; return the path of the log, "" if there is nothing new to append."""
     now_ms = workspace.world.wall_ms()
     whose = Whose.of(agent, session, now_ms)
-    with workspace.lock("scratchpad", _LOCK_WAIT_S):
+    with workspace.lock("scratchpad", _LOCK_WAIT_S), workspace.lock("runs", _LOCK_WAIT_S):  # as in ``observe``
         pad = Scratchpad(Runs(workspace).page(auto_reflect.FILE).text)
         observed = [each for each in pad.statements() if each.session == whose.key]
         # A reflection may concern a session of an earlier day, whose log may have its block already.

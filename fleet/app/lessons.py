@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, NamedTuple
 
 import msgspec
@@ -236,7 +236,9 @@ def edit(
             workspace.warn(remark)
     # The logs are counted first: the stamp of this edit is then larger than all that was read.
     counting.reconcile_all(workspace)
-    with workspace.writing(agent) as writer:
+    is_hidden = any((each.field, each.value) == (SCOPE, PRIVATE) for each in changes)
+    # A sync that has begun may send the lesson until it ends.
+    with workspace.lock("sync") if is_hidden else nullcontext(), workspace.writing(agent) as writer:
         lesson = find(workspace, prefix)
         for each in changes:
             each.check_known(lesson)
@@ -249,7 +251,7 @@ def edit(
     names = sorted({each.field for each in changed})
     if {*names} & {*_WORDS} and lesson.id in AgentMemory(workspace, agent).standing().lessons:
         workspace.reports.append(f"the memory has it as it was: fleet demote {lesson.id} && fleet promote {lesson.id}")
-    if any((each.field, each.value) == (SCOPE, PRIVATE) for each in changes):
+    if is_hidden:
         workspace.reports.append("nothing more of it leaves this machine; what was sent before stays with the clan")
     secrets = tuple(sorted({kind for each in changes for kind in each.secrets}))
     return find(workspace, lesson.id), names, secrets

@@ -1,7 +1,8 @@
 """Use cases of lessons that come in, go out or go away: import, past sessions, export, backup, purge, upgrade."""
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -11,11 +12,13 @@ import msgspec
 
 from fleet.app import learning, pages, reflecting, sharing, starting, tidying
 from fleet.app.finding import find, lesson_as_json
+from fleet.app.writing import LOGGING
 from fleet.hosts import sessions
 from fleet.hosts.local import LocalFolder
 from fleet.learn import counting, discoveries, importer, restore
 from fleet.learn.corrections import LogResult
 from fleet.learn.corrections_md import Correction, session_word
+from fleet.learn.counting import CountedLog
 from fleet.learn.discoveries import Findings
 from fleet.learn.importer import ImportResult
 from fleet.learn.purge import Purge
@@ -153,15 +156,8 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
         older += bool(session.events and not events)
         session.events = events
         read += [session] if events else []
-    logged = workspace.files.page(workspace.home(agent) / "corrections.md")
-    heard = Signals(workspace.files, agent, workspace.wall).heard()
-    ranked = dict(enumerate([*tidying.remembered(workspace), *rules.propose(read)], 1))
-    new = {
-        number: proposal
-        for number, proposal in ranked.items()
-        if proposal.id.encode() not in logged
-        and not _is_heard(proposal.text, heard.get(session_word(proposal.session), set()))
-    }
+    ranked, is_logged = dict(enumerate([*tidying.remembered(workspace), *rules.propose(read)], 1)), _logged(workspace)
+    new = {number: proposal for number, proposal in ranked.items() if not is_logged(proposal)}
     old = ranked.keys() - new.keys()
     accepted = frozenset({*map(str, old), *(ranked[number].id for number in old)})
     lessons = workspace.patterns.some([workspace.same_text(agent, ranked[number].text) for number in sorted(old)])
@@ -169,10 +165,21 @@ def proposals(workspace: Workspace, agent: str, paths: Sequence[Path], days: flo
     return _Proposals(new, accepted, len(old), retired, len(read), troubles, older)
 
 
-def _is_heard(text: str, heard: Collection[str]) -> bool:
-    """Return whether a proposal's text, whole or cut, is among the words that were heard in its session."""
-    words = normalise(text.removesuffix("…"))
-    return words in heard or (text.endswith("…") and any(each.startswith(words) for each in heard))
+def _logged(workspace: Workspace) -> Callable[[Proposal], bool]:
+    """Return whether a proposal is in a log of any agent here: it was accepted, or its session was heard to say so."""
+    homes, heard = workspace.homes(), defaultdict[str, set[str]](set)
+    pages = b"".join(workspace.files.page(CountedLog(workspace, each).log_file()) for each in homes)
+    for agent in homes:
+        for session, words in Signals(workspace.files, agent, workspace.wall).heard().items():
+            heard[session] |= words
+
+    def is_logged(proposal: Proposal) -> bool:
+        words, known = normalise(proposal.text.removesuffix("…")), heard[session_word(proposal.session)]
+        is_cut = proposal.text.endswith("…")
+        is_heard = words in known or (is_cut and any(each.startswith(words) for each in known))
+        return is_heard or proposal.id.encode() in pages
+
+    return is_logged
 
 
 def accept(workspace: Workspace, agent: str, offer: _Proposals, choice: str) -> list[tuple[Proposal, LogResult]]:
@@ -192,15 +199,21 @@ def accept(workspace: Workspace, agent: str, offer: _Proposals, choice: str) -> 
         )
     named = {by_name[word].id: by_name[word] for word in words if word in by_name}
     chosen = new if "all" in words else list(named.values())
-    corrections = []
-    for each in chosen:
-        trigger = mentions.trigger("", each.text, step=each.trigger) if each.trigger else ""
-        source = f"past session, {each.kind} {each.id}"
-        # Without a right way: it would be shared, and the table did not show it to the person.
-        entry = Correction(each.wrong, "", each.text, source=source, trigger=trigger)
-        corrections.append((entry, each.session))
     _report_retired(workspace, offer.retired)
-    return list(zip(chosen, learning.correct_all(workspace, agent, corrections), strict=True))
+    if not chosen:
+        return []
+    with workspace.lock(LOGGING):
+        is_logged = _logged(workspace)
+        chosen = [each for each in chosen if not is_logged(each)]
+        return list(zip(chosen, learning.correct_all(workspace, agent, map(_correction, chosen)), strict=True))
+
+
+def _correction(proposal: Proposal) -> tuple[Correction, str]:
+    """Return a proposal as the correction that is logged, and its session."""
+    trigger = mentions.trigger("", proposal.text, step=proposal.trigger) if proposal.trigger else ""
+    source = f"past session, {proposal.kind} {proposal.id}"
+    # A right way would be shared, and the table shows none: what a person was not shown stays here.
+    return Correction(proposal.wrong, "", proposal.text, source=source, trigger=trigger), proposal.session
 
 
 # --- backup ---------------------------------------------------------------------------------------------------------

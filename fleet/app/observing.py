@@ -60,8 +60,9 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
             raise RefusedError(f"{name} is a link, which fleet writes through nowhere; nothing was written")
     now_ms = at_ms or local.now_ms()
     line, is_cut = Whose.of(agent, session).line(now_ms, kind_name, text)
-    files = Files(root)
-    with files.lock(root / local.FOLDER / "locks" / "scratchpad.lock", LOCK_WAIT_S):
+    files, locks = Files(root), root / local.FOLDER / "locks"
+    # A run compares and replaces these files under the second lock; under the first one runs are planned.
+    with files.lock(locks / "scratchpad.lock", LOCK_WAIT_S), files.lock(locks / "runs.lock", LOCK_WAIT_S):
         before = files.read(root / auto_reflect.FILE)
         if len(before) > PAGE_BYTES_MAX:
             raise RefusedError(f"{auto_reflect.FILE} is larger than {PAGE_BYTES_MAX:,} bytes; nothing was written")

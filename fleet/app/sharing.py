@@ -17,7 +17,7 @@ from fleet.learn.discoveries import Findings
 from fleet.learn.importer import LogPage
 from fleet.learn.purge import Purge, follow_marks
 from fleet.model import limits
-from fleet.model.errors import FleetError, NoError, RefusedError, UsageError
+from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
 from fleet.model.line import Line
 from fleet.model.pattern import REDACTED
 from fleet.reflect import evidence
@@ -239,7 +239,7 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
 
     def check() -> None:
         if pause := workspace.state.paused(workspace.wall()):
-            raise NoError(f"sharing is paused {pause}. Everything is kept here; `fleet resume` ends the pause")
+            raise NoError(f"sharing is paused {pause}. What was not sent is kept here; `fleet resume` ends the pause")
         if workspace.state.agreed(consent.REMOTE) != agreed:
             raise NoError("another remote was named meanwhile; nothing more was sent to this one: `fleet sync` again")
 
@@ -574,9 +574,17 @@ class Membership:
         return url
 
     def pause(self, minutes: int | None) -> str:
-        """Pause sharing, for some minutes or until it is resumed; return until when, for a message."""
+        """Pause sharing, for some minutes or until it is resumed; return until when, for a message.
+
+        A sync that runs ends before its next push, and is waited for: a push that has begun cannot be stopped.
+        """
         now = self._workspace.wall()
         self._state.pause("" if minutes is None else clock.shifted(now, minutes * 60_000))
+        try:
+            with self._workspace.lock("sync"):
+                pass
+        except BusyError:
+            self._workspace.warn("a sync that began before the pause still runs, and may send what it has read")
         return self._state.paused(now)
 
     def what_stays(self) -> list[str]:

@@ -516,7 +516,8 @@ class Guards:
 
     def make_ready(self) -> None:
         """Cache the table that a hook reads before each step."""
-        with suppress(FleetError):  # a read-only disk, a damaged database: the cached one stays valid
+        # A read-only disk, a damaged database: the cached one stays valid. Under the lock no older table replaces it.
+        with suppress(FleetError), self._workspace.lock(_GUARD):
             rows = [
                 [each.id, each.trigger, each.lesson, each.decision, each.until] for each in self.all() if each.lesson
             ]

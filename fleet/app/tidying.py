@@ -20,7 +20,8 @@ from fleet.app.writing import archive_edits
 from fleet.hosts import sessions
 from fleet.learn.counting import CountedLog
 from fleet.model import edits, names
-from fleet.model.pattern import MERGED_FROM, PRIVATE, STAGE, Pattern
+from fleet.model.line import Line, canonical
+from fleet.model.pattern import MERGED_FROM, PRIVATE, STAGE, Pattern, fold
 from fleet.reflect import housekeeping, inbox, memory_md
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.exposure import Exposures
@@ -328,12 +329,21 @@ def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: P
 
 
 def _write(workspace: Workspace, agent: str, fields: Sequence[Field]) -> None:
-    """Write the fields of a run: stages into the agent's private file, words into the file of their lesson."""
+    """Write the fields of a run: stages into the agent's private file, words into the file of their lesson.
+
+    A lesson that somebody edited, or another agent confirmed, since the plan was made stays as it is.
+    """
     private = (STAGE, MERGED_FROM)
     with workspace.writing(agent) as writer:
         writer.set_own([(each.id, each.name, each.after) for each in fields if each.name in private])
-        others = [(workspace.record(agent, each.id), each) for each in fields if each.name not in private]
-        writer.write([writer.edit(line, each.name, each.after) for line, each in others if line is not None])
+        deltas = []
+        for field in (each for each in fields if each.name not in private):
+            line = workspace.record(agent, field.id) or Line(field.id)
+            lesson = fold(line, workspace.policy())
+            is_same = canonical(lesson.fields.get(field.name) or "") == canonical(field.before or "")
+            if is_same and lesson.loggers <= {agent}:
+                deltas.append(writer.edit(line, field.name, field.after))
+        writer.write(deltas)
 
 
 def _record(workspace: Workspace, agent: str, tidied: TidyResult) -> None:

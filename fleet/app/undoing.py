@@ -345,16 +345,16 @@ class _Undoing:
     def _set_field(self, field: Field) -> None:
         """Set a field of a lesson back, if it still has the run's value; a private one in the agent's private file."""
         workspace, is_own = self._workspace, field.name in _PRIVATE
-        try:
-            own = fold(workspace.own_notes(self._agent, field.id) or Line(field.id), workspace.policy())
-            lesson = own if is_own else find(workspace, field.id, is_worded=False)
-        except NoError as why:
-            self._left.append(str(why))
-            return
-        value = lesson.fields.get(field.name)
-        if not self._is_due(field, value):
-            return
-        with workspace.writing(self._agent) as writer:
+        with workspace.writing(self._agent) as writer:  # first: while it is waited for, somebody may set the field
+            try:
+                own = fold(workspace.own_notes(self._agent, field.id) or Line(field.id), workspace.policy())
+                lesson = own if is_own else find(workspace, field.id, is_worded=False)
+            except NoError as why:
+                self._left.append(str(why))
+                return
+            value = lesson.fields.get(field.name)
+            if not self._is_due(field, value):
+                return
             if is_own:
                 writer.set_own([(field.id, field.name, _value(field, value))])
             elif field.name == SCOPE:

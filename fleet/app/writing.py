@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from fleet.learn import corrections, corrections_md, counting
 from fleet.learn.corrections import LogResult
 from fleet.learn.corrections_md import Correction, Entry
+from fleet.learn.counting import CountedLog
 from fleet.model.errors import DiskError, FleetError
 from fleet.model.names import normalise, pattern_id
 from fleet.model.pattern import fold
@@ -32,6 +33,8 @@ from fleet.store.workspace import Workspace
 from fleet.text import dates, screening
 from fleet.text.prompts import Session
 
+LOGGING = "lessons"
+"""Name of the lock under which lessons of sessions are logged: what another process logged meanwhile counts once."""
 SKILL_DAYS = 7
 _ACCOUNT = "account"
 """Name of a field of a run with what a writer wrote: a crash may leave the run without the pass's record."""
@@ -82,8 +85,7 @@ class Writing:
         self._workspace, self._agent, self._session, self._run = workspace, agent, session, run
         self._reflection = msgspec.convert(screened(msgspec.to_builtins(reflection), str(Path.home())), Reflection)
         self._support, self._is_trusted = Support(session.events), is_trusted
-        log = Runs(workspace).page(workspace.own_path(agent, corrections_md.FILE_NAME))
-        self._log_page = (log.before or b"").decode("utf-8", "replace")
+        self._log_page = ""
         self._day = workspace.wall()[:10]
 
     def plan(self) -> Plan:
@@ -114,9 +116,10 @@ class Writing:
 
     def write(self) -> tuple[Plan, tuple[Written, ...]]:
         """Apply the plan of the reflection; return it, and each writer's account. The next pass mends what failed."""
-        plan = self.plan()
+        with self._workspace.lock(LOGGING):
+            plan = self.plan()
+            logged, fields, firsts = self._log_lessons(plan.lessons)
         planned = plan.writers["lessons"]
-        logged, fields, firsts = self._log_lessons(plan.lessons)
         lessons = replace(logged, skipped=(*planned.skipped, *logged.skipped), error=planned.error or logged.error)
         run = next((each for each in Runs(self._workspace).listed() if each.id == self._run), None)
         if run is not None:  # of a pass that crashed before it was recorded
@@ -175,11 +178,15 @@ class Writing:
 
     def plan_lessons(self, plan: Plan) -> Written:
         """Plan the lessons to log; an unsupported one waits for a person."""
-        skipped = list[str]()
-        is_in_log = f"session={corrections_md.session_word(self._session.id)}" in self._log_page
-        entries = corrections_md.Log.parse(self._log_page).entries if is_in_log else ()
+        skipped, workspace = list[str](), self._workspace
+        homes = [self._agent, *(each for each in workspace.homes() if each != self._agent)]
+        logs = [workspace.files.page(CountedLog(workspace, each).log_file()) for each in homes]
+        pages = [each.decode("utf-8", "replace") for each in logs]
+        word = f"session={corrections_md.session_word(self._session.id)}"
+        entries, *others = [corrections_md.Log.parse(page).entries if word in page else () for page in pages]
+        self._log_page = pages[0]
         for lesson in self._reflection.lessons:
-            planned = self._plan_lesson(lesson, entries)
+            planned = self._plan_lesson(lesson, entries, [*entries, *chain(*others)])
             if isinstance(planned, _PlannedLesson):
                 plan.lessons.append(planned)
             elif isinstance(planned, Item):
@@ -190,8 +197,13 @@ class Writing:
                 plan.kept.append(lesson.text)
         return Written(name="lessons", skipped=tuple(skipped))
 
-    def _plan_lesson(self, lesson: Lesson, entries: Sequence[Entry]) -> _PlannedLesson | Item | str:
-        """Return a lesson as it is to be logged, as an item for the inbox, or why it is neither."""
+    def _plan_lesson(
+        self, lesson: Lesson, entries: Sequence[Entry], of_all: Sequence[Entry]
+    ) -> _PlannedLesson | Item | str:
+        """Return a lesson as it is to be logged, as an item for the inbox, or why it is neither.
+
+        ``of_all``: the entries of all agents here: a session that several reflect on counts its lessons once.
+        """
         text = lesson.text
         key = rules.Proposal.id_of(self._session.id, lesson.by, text)
         if key in self._log_page:
@@ -203,9 +215,10 @@ class Writing:
                 return " was logged for this session before"
         same, is_retired = self._known(text)
         word = corrections_md.session_word(self._session.id)
-        counted = (each.record for each in entries if each.record is not None and not each.is_undone)
-        if not is_retired and any(record.pattern == same and record.session == word for record in counted):
-            return f" is {same}, which this session counted already"
+        counted = [(each.record, each.source) for each in of_all if each.record is not None and not each.is_undone]
+        for record, source in counted if not is_retired else ():
+            if record.session == word and (record.pattern == same or key in source):
+                return f" is {record.pattern}, which this session counted already"
         if why := self._support.of(lesson) or (f"it was taken back, as {same}" if is_retired else ""):
             source = f"a reflection on session {self._session.id[:60]}, approved by a person"
             body = {"pattern": text, "wrong": lesson.wrong, "right": lesson.right, "source": source}

@@ -84,7 +84,7 @@ class LocalFolder:
     def write(self, names: tuple[str, ...], data: bytes, how: int, bytes_max: int | None = None) -> bool:
         """Write to a file at once; return whether that was done. A file of ``bytes_max`` takes no more.
 
-        ``how``: ``O_APPEND`` or ``O_TRUNC``.
+        ``how``: ``O_APPEND`` or ``O_TRUNC``; 0 for a line in place of another one of its length.
         """
         try:
             self._make_folders(names[:-1])
@@ -190,7 +190,8 @@ class LocalFolder:
             words = self.read(_HEARD, name, bytes_max=_PATH_BYTES_MAX).decode("utf-8", "surrogateescape").split(" ", 5)
             if len(words) == 6 and words[3].isdigit() and words[4] == here != "" and words[5].endswith("\n"):
                 host, agent, state, at_ms, _, path = words
-                sessions.append(_Heard(name, host, agent, int(at_ms), path[:-1], has_ended=state == "ended"))
+                line = path.partition("\n")[0]  # behind it stands the rest of a longer one that was written at once
+                sessions.append(_Heard(name, host, agent, int(at_ms), line, has_ended=state == "ended"))
         return sessions
 
     def due(self, idle_ms: float) -> list[_Heard]:
@@ -221,7 +222,8 @@ class SessionNotes:
     ``seen``, ``lesson``: ids shown in a list, or for a prompt or step; the kind ends with the number of compactions
     before, if any; ``cleared``: a session whose news are new to this one, too; ``flag``: a logged signal; ``heard``:
     the objection of one; ``red``: the entry of a failed build; ``stop``, ``green``: entries asked about; ``use``,
-    ``used``: a lesson's command; ``call``, ``start``: answered; ``read``: an offset in the transcript.
+    ``used``: a lesson's command; ``call``, ``start``: answered. ``.fleet/told/<session>.read`` has one line, the offset
+    up to which the transcript is read: a line for each turn would leave the others no room.
     """
 
     def __init__(self, root: str, session: str) -> None:
@@ -234,6 +236,15 @@ class SessionNotes:
     def of(self, kind: str) -> list[str]:
         """Return what follows the kind in the notes that begin with it, oldest first."""
         return [note.removeprefix(f"{kind} ") for note in self.all() if note.startswith(f"{kind} ")]
+
+    def read_to(self) -> int | None:
+        """Return the offset up to which the transcript is read; None for nowhere."""
+        notes = [note.removeprefix("read ") for _, note, _ in _noted(self._folder, f"{self._name}.read")]
+        return int(notes[0]) if notes and notes[0].strip().isdecimal() else None
+
+    def note_read(self, offset: int) -> None:
+        """Note the offset up to which the transcript is read."""
+        self._folder.write((_NOTES, f"{self._name}.read"), f"{now_ms()} - read {offset:<20}\n".encode(), 0)
 
     def add(self, note: str) -> None:
         """Add a note. A full file, or a disk that cannot be written, takes no more."""
@@ -356,12 +367,14 @@ class Call:
         root: of the workspace, "" where there is none.
         subagent: the host's id of the subagent in the session, "" for the session's own agent.
         can_write: whether anything can be written in the workspace.
+        overdue: exit code, stdout and stderr where the time is up.
     """
 
     def __init__(self, event: str, root: str = "", agent: str = "", session: str = "", host: str = "") -> None:
         self.event, self.root, self.agent, self.session, self.host = event, root, agent, session, host
         self.subagent = ""
         self.can_write = True
+        self.overdue = (0, "", "")
 
     @property
     def thread(self) -> str:

@@ -74,18 +74,13 @@ class Transcript:
 
     def unread(self) -> _Part:
         """Return the part that was not read yet."""
-        noted = self._notes.of("read")
-        return _read(self._path, int(noted[-1]) if noted else 0)
-
-    def note(self, offset: int) -> None:
-        """Note the offset of the next reading."""
-        self._notes.add(f"read {offset}")
+        return _read(self._path, self._notes.read_to() or 0)
 
     def pass_over(self) -> None:
         """Note the end as the offset of the next reading, if there was no reading yet."""
-        if not self._notes.of("read"):
+        if self._notes.read_to() is None:
             with suppress(OSError):
-                self.note(os.path.getsize(self._path))
+                self._notes.note_read(os.path.getsize(self._path))
 
 
 def _read(path: str, since: int = 0) -> _Part:

@@ -90,6 +90,7 @@ class CountedLog:
 
     def move(self, pattern: str, scope: str) -> None:
         """Change the scope of a lesson. The caller holds the write lock."""
+        _finish_moves(self._workspace)  # one that was cut short while the caller waited would be forgotten
         note_moves(self._workspace, [(self._agent, pattern, scope)])
         _finish_moves(self._workspace)
 

@@ -1,6 +1,7 @@
 """What happens here while a sync talks to its remote: counted, settled and shown as if it had come before or after."""
 
 import random
+import threading
 
 import pytest
 
@@ -8,6 +9,7 @@ from fleet.app import pages, sharing
 from fleet.learn import corrections, counting
 from fleet.learn.corrections_md import Correction
 from fleet.model.errors import NoError
+from fleet.share.git import GitRemote
 from fleet.share.remote import Moved, RemoteUnavailable
 from fleet.store import config
 from fleet.store.tree import MEMBERS, PAGE
@@ -138,6 +140,32 @@ def test_nothing_is_sent_after_a_pause_that_comes_during_a_sync(clan, when):
     assert not clan.server.tree()
     workspace.state.resume()
     assert clan.sync("velma")[0].out == 1
+
+
+@pytest.mark.parametrize("words", [("edit", "{}", "--set", "scope=private"), ("pause",)])
+def test_nobody_is_told_that_nothing_more_is_sent_while_a_push_still_runs(stage, monkeypatch, words):
+    stage.join("velma")
+    lesson = stage.correct("velma", "The customer Acme pays late")
+    push, ended, threads = GitRemote.push, list[str](), list[threading.Thread]()
+
+    def asks() -> None:
+        stage.run("velma", *(word.format(lesson) for word in words))
+        ended.append("asked")
+
+    def meanwhile(*given, **more):
+        monkeypatch.setattr(GitRemote, "push", push)
+        threads.append(threading.Thread(target=asks))
+        threads[0].start()
+        threads[0].join(3)
+        pushed = push(*given, **more)
+        ended.append("pushed")
+        return pushed
+
+    monkeypatch.setattr(GitRemote, "push", meanwhile)
+    told = stage.run("velma", "sync", expect=None).stderr
+    threads[0].join()
+    assert ended == ["pushed", "asked"]
+    assert "Everything is kept here" not in told
 
 
 def test_nothing_is_sent_any_more_once_another_remote_was_agreed_to(clan):

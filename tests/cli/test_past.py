@@ -7,8 +7,11 @@ import re
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
+
+from fleet.app import moving
 
 REFUSED = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
@@ -62,6 +65,31 @@ def test_past_sessions_of_this_project_propose_and_nothing_is_logged_unasked(sta
     assert found["proposals"][0]["wrong"] == "refused Bash git push --force"
     assert "never force-push" in stage.run(velma, "import", "--transcripts").stdout
     assert stage.patterns(velma)["patterns"] == []
+
+
+LAST, ACCEPTED = ("reflect", "--last"), ("import", "--transcripts", "--accept", "all")
+
+
+@pytest.mark.parametrize("words", [(LAST, LAST), (ACCEPTED, LAST), (LAST, ACCEPTED), (ACCEPTED, ACCEPTED)])
+def test_a_session_that_two_agents_of_a_folder_read_counts_its_lessons_once(stage, velma, kept, words):
+    stage.run(velma, "init", "--agent", "tank")
+    for agent, each in zip(("velma", "tank"), words, strict=True):
+        stage.run(velma, *each, FLEET_AGENT=agent)
+    assert set(stage.seen(velma).values()) == {1}
+
+
+@pytest.mark.parametrize("words", [LAST, ACCEPTED])
+def test_a_session_that_another_process_reads_meanwhile_counts_its_lessons_once(stage, velma, kept, monkeypatch, words):
+    accept = moving.accept
+
+    def meanwhile(*given: Any) -> Any:
+        monkeypatch.setattr(moving, "accept", accept)
+        stage.run(velma, *words)
+        return accept(*given)
+
+    monkeypatch.setattr(moving, "accept", meanwhile)
+    stage.run(velma, *ACCEPTED)
+    assert set(stage.seen(velma).values()) == {1}
 
 
 @pytest.mark.parametrize("words", [("reflect", "--last"), ("done",), ("reflect", "--session", "s-9")])

@@ -8,8 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -103,6 +105,42 @@ def test_a_command_that_leaves_no_run_is_not_passed_over_for_an_older_one(w, wor
     (run,) = [each["id"] for each in listed(w) if each["kind"] == "correct"]
     undo(w, run)
     assert known(w)[LESSON] == "retired"
+
+
+def test_what_somebody_sets_while_an_undo_waits_stays(w, monkeypatch):
+    id_ = w.correct("w", LESSON)
+    w.run("w", "edit", id_, "--set", "category=shell")
+    run, writing = listed(w)[0]["id"], Workspace.writing
+
+    def waits(*given: Any) -> Any:
+        monkeypatch.setattr(Workspace, "writing", writing)
+        w.run("w", "edit", id_, "--set", "category=database")
+        return writing(*given)
+
+    monkeypatch.setattr(Workspace, "writing", waits)
+    told = w.run("w", "undo", run).stdout
+    assert f"left: {id_}: category was set to something else since, and stays" in told
+    assert fields(w, id_)["category"]["value"] == "database"
+
+
+def test_what_is_observed_while_an_undo_replaces_the_scratchpad_stays(w, monkeypatch):
+    for number in range(3):
+        w.run("w", "observe", "fix", "The parser build races", "--session", f"s{number}")
+    w.run("w", "sleep", "--only", "observations")
+    replace, threads = Files.replace, list[threading.Thread]()
+
+    def meanwhile(self: Files, path: Path, data: bytes, **more: bool) -> None:
+        if path.name == ".agents.local.md":
+            monkeypatch.setattr(Files, "replace", replace)
+            threads.append(threading.Thread(target=w.run, args=("w", "observe", "fix", "heard meanwhile")))
+            threads[0].start()
+            threads[0].join(3)
+        replace(self, path, data, **more)
+
+    monkeypatch.setattr(Files, "replace", meanwhile)
+    undo(w, next(each["id"] for each in listed(w) if each["kind"] == "reflect"))
+    threads[0].join()
+    assert "heard meanwhile" in (w.folder / "w/.agents.local.md").read_text()
 
 
 @pytest.mark.parametrize("command", ["migrate", "resume", "upgrade"])

@@ -6,6 +6,10 @@ from unicodedata import normalize
 
 import pytest
 
+from fleet.learn import counting
+from fleet.model.errors import DiskError
+from fleet.store.ingest import Ingest
+
 LESSON = "Always use awk over sed for user-provided input substitution"
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -223,6 +227,30 @@ def test_the_log_of_a_lesson_that_an_older_fleet_made_private_gets_its_mark(stag
         path.unlink()
     stage.run("velma", "sync")
     assert stage.git("for-each-ref", where="clan.git") == "", "it left"
+
+
+def test_a_lesson_that_became_private_on_a_full_disk_stays_here_though_another_edit_waited(stage, monkeypatch):
+    stage.join("velma")
+    pattern, other = stage.correct("velma", LESSON), stage.correct("velma", "Quote every path")
+    whole = counting.reconcile_all
+
+    def full(*_: object) -> None:
+        raise DiskError("no space left")
+
+    def then_waits(*given: object) -> int:
+        monkeypatch.setattr(counting, "reconcile_all", whole)
+        counted = whole(*given)
+        with monkeypatch.context() as disk:
+            disk.setattr(Ingest, "remove_unsent", full)
+            stage.run("velma", "edit", pattern, "--set", "scope=private", expect=DiskError.exit_code)
+        return counted
+
+    monkeypatch.setattr(counting, "reconcile_all", then_waits)
+    stage.run("velma", "edit", other, "--set", "scope=private")
+    assert fields(stage, "velma", pattern)["scope"]["value"] == "private"
+    stage.correct("velma", "Never write a password into a log")
+    stage.run("velma", "sync")
+    assert {each.text for each in stage.edition()} == {"Never write a password into a log"}
 
 
 def test_a_lesson_that_was_sent_and_is_private_since_takes_no_new_words_out_where_its_file_is_lost(stage):

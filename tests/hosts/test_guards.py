@@ -1,8 +1,13 @@
 """``fleet guard``: a lesson stops the step that it is about, or puts it to a person, as was decided on this machine."""
 
 import json
+import threading
 
 import pytest
+
+from fleet.app import starting
+from fleet.recall import ready
+from fleet.store.workspace import Workspace
 
 LESSON = "Pull before you push"
 PUSH = {"prompt_id": "1", "tool_name": "Bash", "tool_input": {"command": "cd x && git push origin"}}
@@ -66,6 +71,24 @@ def test_the_last_decision_counts_and_a_refusal_before_a_question(place, lesson)
     what, why = decided(place)
     assert what == "deny"
     assert "Friday" in why
+
+
+def test_a_decision_that_is_made_while_a_start_is_rendered_holds(place, lesson, monkeypatch):
+    place.fleet("guard", lesson, "ask")
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Something that a start lacks")
+    put, threads = starting._put, list[threading.Thread]()
+
+    def meanwhile(workspace: Workspace, name: str, data: bytes) -> None:
+        if name == ready.GUARDS_FILE:
+            threads.append(threading.Thread(target=place.fleet, args=("guard", lesson, "deny")))
+            threads[0].start()
+            threads[0].join(3)
+        put(workspace, name, data)
+
+    monkeypatch.setattr(starting, "_put", meanwhile)
+    place.fleet("start")
+    threads[0].join()
+    assert decided(place)[0] == "deny"
 
 
 def test_a_guard_ends_with_its_day(place, lesson):

@@ -88,6 +88,20 @@ def test_a_refused_call_with_words_is_a_strong_signal_with_the_call_beside_it_an
     assert "Note: The user's" not in entry
 
 
+def test_a_turn_in_which_nothing_was_refused_takes_no_room_in_the_sessions_notes(talk):
+    """They take 64 KiB: full, they knew of no refusal that it was heard, and each prompt logged it once more."""
+    sizes = []
+    for _ in range(3):
+        talk.write(typed("please go on"), line("assistant", {"type": "text", "text": "done"}))
+        talk.prompt("please go on with the next task")
+        talk.stop()
+        sizes.append({each.name: each.stat().st_size for each in (talk.place.folder / ".fleet/told").iterdir()})
+    assert sizes[0] == sizes[1] == sizes[2]
+    talk.write(call("t1", command="git push"), result("t1", WITH_WORDS["today"]))
+    assert "fleet learn" in talk.stop()["reason"]
+    assert not talk.stop()
+
+
 def lesson_of(talk, entry: str, *more: str) -> dict:
     """State a lesson that names no step by itself; return what is known of it."""
     id_ = talk.place.fleet("learn", entry, "--pattern", "Ask before anything leaves", *more).stdout.split()[0]

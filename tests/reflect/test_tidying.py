@@ -29,6 +29,7 @@ HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 START_MS = RELEASED_MS + 40 * DAY_MS
 ME = "velma.09ab12cd"
+WRONG = ("--wrong", "w", "--right", "r")
 PIN = "Pin the version of every action in a workflow by its digest"
 
 
@@ -468,6 +469,23 @@ def test_a_line_that_a_person_wrote_while_the_pass_ran_wins(workspace, monkeypat
     monkeypatch.setattr(Runs, "apply", slow)
     assert tidy(workspace).run
     assert path.read_bytes() == b"- 2026-05-09: the proxy was moved 2026-05-08\n- 2026-05-10: mine, written yesterday\n"
+
+
+@pytest.mark.parametrize("words", [("edit", "{}", "--set", "text=Back it up"), ("correct", "--same", "{}", *WRONG)])
+def test_what_somebody_edits_or_confirms_while_the_pass_runs_wins(tmp_path, monkeypatch, words):
+    stand, write = Stage(tmp_path), tidying._write
+    for agent in ("tank", "velma"):
+        stand.run("w", "init", "--agent", agent)
+    each = stand.correct("w", "The build broke yesterday in CI", "--agent", "velma")
+
+    def waits(*given) -> None:
+        stand.run("w", *(word.format(each) for word in words), "--agent", "tank")
+        write(*given)
+
+    monkeypatch.setattr(tidying, "_write", waits)
+    stand.run("w", "tidy", "--mode", "always", "--agent", "velma")
+    text = json.loads(stand.run("w", "show", each, "--json").stdout)["text"]
+    assert text == ("Back it up" if words[0] == "edit" else "The build broke yesterday in CI")
 
 
 # --- the cap, the record, and machines ------------------------------------------------------------------------------
