@@ -42,7 +42,7 @@ def join(
     ``home``: the folder of the agents' own files.
 
     Raises:
-        UsageError: a name, remote or branch that cannot be one; nothing was made.
+        UsageError: a name, remote or branch that cannot be one, or ``ephemeral`` where somebody writes; nothing was made.
     """
     if agent == names.GUEST or (agent and not names.is_agent(agent)):
         raise UsageError(
@@ -55,6 +55,8 @@ def join(
     values = _checked(root, settings)
     messages: list[str] = []
     path = root / config.FILE_NAME
+    if ephemeral and any(not each.is_lease for each in Workspace(root).replicas().replicas):
+        raise UsageError("somebody writes in this workspace already: it cannot become ephemeral. Nothing was changed")
     root.mkdir(parents=True, exist_ok=True)
     if is_new := not path.exists():
         if not os.access(root, os.W_OK):
@@ -242,12 +244,9 @@ def proposed_home(root: Path) -> str:
 
 def _make_ephemeral(workspace: Workspace, agent: str, messages: list[str]) -> None:
     """Make the workspace one for a short-lived job. It reads, and writes under a lease; it mints no replica."""
-    register = workspace.replicas()
-    if any(not each.is_lease for each in register.replicas):
-        raise UsageError("somebody writes in this workspace already: it cannot become ephemeral. Nothing was changed")
     lease = workspace.lease()
     agent = workspace.agent(agent or workspace.default_agent() or names.agent_of(lease) or "agent")
-    new = replica.Register(agent, register.replicas, ephemeral=True)
+    new = replica.Register(agent, workspace.replicas().replicas, ephemeral=True)
     with workspace.locked():
         workspace.files.replace(workspace.replica_file, new.render())
         LocalFolder(os.fspath(workspace.root)).name(agent)

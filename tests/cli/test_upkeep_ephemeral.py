@@ -99,7 +99,13 @@ def test_a_lease_is_its_agents_and_nobody_elses(stage):
 
 def test_a_workspace_in_which_somebody_writes_does_not_become_ephemeral(stage):
     stage.run("alone", "init", "--agent", "velma")
-    assert "cannot become" in stage.run("alone", "init", "--ephemeral", expect=2).stderr
+    settings = stage.folder / "alone/fleet.toml"
+    before = settings.read_bytes()
+    for more in ((), ("--remote", str(stage.remote)), ("--branch", "other"), ("--home", "other")):
+        refused = stage.run("alone", "init", "--ephemeral", *more, "--yes", expect=2).stderr
+        assert "cannot become" in refused
+        assert "Nothing was changed" in refused
+        assert settings.read_bytes() == before
     stage.correct("alone", LESSON)
 
 
