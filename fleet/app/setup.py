@@ -42,7 +42,7 @@ def join(
     ``home``: the folder of the agents' own files.
 
     Raises:
-        UsageError: a name, remote or branch that cannot be one, or ``ephemeral`` where somebody writes; nothing was made.
+        UsageError: a name, remote or branch that cannot be one, or ``ephemeral`` where one writes; nothing was made.
     """
     if agent == names.GUEST or (agent and not names.is_agent(agent)):
         raise UsageError(
@@ -265,18 +265,18 @@ def _add_agent(workspace: Workspace, agent: str, messages: list[str]) -> None:
     workspace.files.folder(workspace.clan)
     workspace.files.folder(workspace.home(agent))
     with workspace.locked():
-        if restore.take_over(workspace, agent):
-            messages.append(f"{agent} has taken over what was logged here before anybody was named")
-    with workspace.writing(agent) as writer:
         register, default = workspace.replicas(), workspace.default_agent()
         LocalFolder(os.fspath(workspace.root)).name(agent)
-        if not default:
+        if not default:  # before the guest's log is taken over: a hook that is called now must not begin another one
             new = replica.Register(agent, register.replicas, register.ephemeral)
             workspace.files.replace(workspace.replica_file, new.render())
             messages.append(f"{agent} is the default agent here")
         elif default != agent:
             how = f"{agent} works here too, with `--agent {agent}` or FLEET_AGENT={agent}"
             messages.append(f"{how}; the default agent stays {default}")
+        if restore.take_over(workspace, agent):
+            messages.append(f"{agent} has taken over what was logged here before anybody was named")
+    with workspace.writing(agent) as writer:
         messages.append(f"{agent} writes as {writer.name}")
     Findings(workspace, agent).take_waiting()
     with suppress(FleetError):  # what a guest logged: the next command counts it, too

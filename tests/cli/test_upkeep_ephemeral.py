@@ -88,6 +88,29 @@ def test_what_is_no_replica_is_refused(stage, name):
     assert not (stage.folder / "alone/clan-learnings/patterns.d").exists()
 
 
+def test_what_is_logged_under_a_lease_that_is_none_counts_once_that_is_mended(stage):
+    stage.run("alone", "init", "--agent", "velma")
+    finding = ("discover", "--problem", "It hangs", "--solution", "Restart the server")
+    for words in (correct(LESSON), finding):
+        assert "once this is mended" in stage.run("alone", *words, FLEET_REPLICA="zz").stderr
+    assert not (stage.folder / "alone/agents/guest").exists()
+    stage.correct("alone", "another lesson")
+    assert stage.seen("alone") == {LESSON: 1, "another lesson": 1}
+    stage.run("alone", "discover", "--problem", "Another", "--solution", "It takes long")
+    assert "It hangs" in stage.run("alone", "gossip").stdout
+
+
+def test_what_waits_in_a_guests_folder_beside_an_agent_is_named_by_the_doctor(stage):
+    stage.run("alone", "init", "--agent", "velma")
+    stage.run("alone", *correct(LESSON), FLEET_AGENT="Tank")
+    shown = stage.run("alone", "doctor", expect=None).stdout
+    assert "agents/guest/corrections.md" in shown
+    assert "fleet init --agent NAME" in shown
+    stage.run("alone", "init")
+    assert "guest" not in stage.run("alone", "doctor", expect=None).stdout
+    assert stage.seen("alone") == {LESSON: 1}
+
+
 def test_a_lease_is_its_agents_and_nobody_elses(stage):
     stage.run("alone", "init", "--agent", "velma")
     assert LENT in stage.run("alone", *correct("of velma"), "--agent", "velma", FLEET_REPLICA=LENT).stderr
