@@ -44,19 +44,13 @@ def join(
     Raises:
         UsageError: a name, remote or branch that cannot be one, or ``ephemeral`` where one writes; nothing was made.
     """
-    if agent == names.GUEST or (agent and not names.is_agent(agent)):
-        raise UsageError(
-            f"{agent[:40]!r} cannot be an agent's name: 1 to 32 of a-z, 0-9, '-' and '_', first a letter or digit, "
-            f"and not 'import' or {names.GUEST!r}. Nothing was made"
-        )
+    _check_who(root, agent, ephemeral=ephemeral)
     folder = unicodedata.normalize("NFC", home).removeprefix("./").rstrip("/")
     given = {"share.remote": remote, "share.branch": branch, "files.home": folder}
     settings = {name: text for name, text in given.items() if text}
     values = _checked(root, settings)
     messages: list[str] = []
     path = root / config.FILE_NAME
-    if ephemeral and any(not each.is_lease for each in Workspace(root).replicas().replicas):
-        raise UsageError("somebody writes in this workspace already: it cannot become ephemeral. Nothing was changed")
     root.mkdir(parents=True, exist_ok=True)
     if is_new := not path.exists():
         if not os.access(root, os.W_OK):
@@ -94,6 +88,16 @@ def join(
     if remote:
         sharing.Membership(workspace).agree(Address.typed(remote))
     return workspace, messages, is_new
+
+
+def _check_who(root: Path, agent: str, *, ephemeral: bool) -> None:
+    if agent == names.GUEST or (agent and not names.is_agent(agent)):
+        raise UsageError(
+            f"{agent[:40]!r} cannot be an agent's name: 1 to 32 of a-z, 0-9, '-' and '_', first a letter or digit, "
+            f"and not 'import' or {names.GUEST!r}. Nothing was made"
+        )
+    if ephemeral and any(not each.is_lease for each in Workspace(root).replicas().replicas):
+        raise UsageError("somebody writes in this workspace already: it cannot become ephemeral. Nothing was changed")
 
 
 def _on_another_remote(before: str, after: str) -> str:

@@ -239,8 +239,10 @@ def _restore_backup(
 def _upgrade(yes: output.Confirmed = False) -> bool:
     """Convert a workspace that fleet 0.1 made, and its branch. Once; doing it again changes nothing."""
     with output.opened(of_any_version=True) as workspace:
-        messages = moving.upgrade(workspace, yes=yes)
+        messages, code = moving.upgrade(workspace, yes=yes)
         output.show({"did": messages}, messages)
+        if code:
+            raise typer.Exit(code)
         return workspace.files.written > 0
 
 
