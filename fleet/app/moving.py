@@ -260,6 +260,7 @@ def _decisions(workspace: Workspace) -> set[str]:
     return {
         *([f"sharing is paused {pause}; `fleet resume` ends that"] if pause else []),
         *(f"{each.name} is blocked: `fleet unblock {each.name}` ends that" for each in workspace.trust.blocked()),
+        *workspace.trust.sentences(),
         *(
             f"{each.id} guards its step: `fleet guard {each.id} off` ends that"
             for each in starting.Guards(workspace).all()
