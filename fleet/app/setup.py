@@ -96,7 +96,9 @@ def _check_who(root: Path, agent: str, *, ephemeral: bool) -> None:
             f"{agent[:40]!r} cannot be an agent's name: 1 to 32 of a-z, 0-9, '-' and '_', first a letter or digit, "
             f"and not 'import' or {names.GUEST!r}. Nothing was made"
         )
-    if ephemeral and any(not each.is_lease for each in Workspace(root).replicas().replicas):
+    workspace = Workspace(root)
+    workspace.lease()  # one that is no replica's name is refused before anything is made
+    if ephemeral and any(not each.is_lease for each in workspace.replicas().replicas):
         raise UsageError("somebody writes in this workspace already: it cannot become ephemeral. Nothing was changed")
 
 

@@ -88,6 +88,14 @@ def test_what_is_no_replica_is_refused(stage, name):
     assert not (stage.folder / "alone/clan-learnings/patterns.d").exists()
 
 
+@pytest.mark.parametrize("more", [(), ("--ephemeral",)])
+def test_a_lease_that_is_none_is_refused_before_a_workspace_is_made(stage, more):
+    (stage.folder / "new").mkdir()
+    refused = stage.run("new", "init", "--agent", "velma", *more, expect=2, FLEET_REPLICA="zz")
+    assert "FLEET_REPLICA" in refused.stderr
+    assert not [*(stage.folder / "new").iterdir()]
+
+
 def test_what_is_logged_under_a_lease_that_is_none_counts_once_that_is_mended(stage):
     stage.run("alone", "init", "--agent", "velma")
     finding = ("discover", "--problem", "It hangs", "--solution", "Restart the server")
