@@ -24,6 +24,7 @@ from fleet.hosts.payloads import CONTEXT_CHARS_MAX
 from fleet.learn.counting import CountedLog, reconcile_all
 from fleet.learn.importer import LogPage
 from fleet.model.errors import FleetError
+from fleet.model.names import GUEST
 from fleet.reflect import auto_reflect
 from fleet.reflect.auto_reflect import Scratchpad
 from fleet.reflect.inbox import Inbox
@@ -425,6 +426,8 @@ def _hosts(workspace: Workspace, agent: str) -> Iterator[_Finding]:
         fields = {"level": "warning", "means": f"{workspace.place}/ has logs of {logs}: .fleet is new, or was deleted"}
         yield _trouble("unnamed", "no agent is named here yet", **(fields if logs else {}))
         return
+    if files := workspace.files_of(workspace.home(GUEST)):
+        yield _trouble("guest", f"logged while nobody was named: {_named(workspace, files)}")
     size = len(starting.SessionStart(workspace, agent).make().text)
     what = f"{agent} starts a session with {size:,} characters"
     yield _trouble("context", what) if size > CONTEXT_CHARS_MAX else _Finding("context", "ok", what)

@@ -24,7 +24,7 @@ from fleet.learn.importer import ImportResult
 from fleet.learn.purge import Purge
 from fleet.learn.restore import RestoreResult
 from fleet.learn.signals import Signals
-from fleet.model.errors import FleetError, NoError, UsageError
+from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
 from fleet.model.names import normalise
 from fleet.reflect import rules
 from fleet.reflect.rules import Proposal
@@ -273,6 +273,7 @@ def _decisions(workspace: Workspace) -> set[str]:
     return {
         *([f"sharing is paused {pause}; `fleet resume` ends that"] if pause else []),
         *(f"{each.name} is blocked: `fleet unblock {each.name}` ends that" for each in workspace.trust.blocked()),
+        *workspace.trust.sentences(),
         *(
             f"{each.id} guards its step: `fleet guard {each.id} off` ends that"
             for each in starting.Guards(workspace).all()
@@ -387,8 +388,10 @@ def _compact_remote(workspace: Workspace, agent: str, *, yes: bool) -> str:
 # --- upgrade --------------------------------------------------------------------------------------------------------
 
 
-def upgrade(workspace: Workspace, *, yes: bool = False) -> list[str]:
-    """Convert a workspace of fleet 0.1, and the clan's branch if it can be reached; return a sentence for each step.
+def upgrade(workspace: Workspace, *, yes: bool = False) -> tuple[list[str], int]:
+    """Convert a workspace of fleet 0.1, and the clan's branch if it can be reached.
+
+    Return a sentence for each step, and the exit code: 0 unless the branch was not converted.
 
     Raises:
         FleetError: a file could not be written or sent. Files that are not converted yet are unchanged: run it again.
@@ -400,25 +403,28 @@ def upgrade(workspace: Workspace, *, yes: bool = False) -> list[str]:
                 workspace.files.replace(workspace.clan / PAGE, pages.rendered_page(workspace))
                 converting.finish(workspace, steps)
         done = ["the files here have this version's format already"] if steps is None else steps
-        return [*done, *_upgrade_branch(workspace, yes=yes)]
+        said, code = _upgrade_branch(workspace, yes=yes)
+        return [*done, said], code
 
 
-def _upgrade_branch(workspace: Workspace, *, yes: bool) -> list[str]:
+def _upgrade_branch(workspace: Workspace, *, yes: bool) -> tuple[str, int]:
     try:
         remote = sharing.Membership(workspace).remote(yes=yes)
         if remote is None:
-            return ["no remote is named: there is no branch to convert"]
+            return "no remote is named: there is no branch to convert", 0
         for _ in range(_TRIES_MAX):
             mark = remote.fetch("")
             files = workspace.tree.paths(mark)
             changed = converting.converted_tree({path: workspace.tree.read(blob.oid) for path, blob in files.items()})
             if not changed:
-                return ["the clan's branch has this version's format already, or nothing is there yet"]
+                return "the clan's branch has this version's format already, or nothing is there yet", 0
             if not isinstance(remote.push(changed, mark, message="fleet: lines converted to format 2"), Moved):
-                return ["the clan's branch was converted. Upgrade fleet on every other machine of the clan"]
+                return "the clan's branch was converted. Upgrade fleet on every other machine of the clan", 0
+        raise BusyError("others were faster each time")
     except sharing.ConsentNeededError as needed:
         agrees = "nobody on this machine has agreed to it: `fleet upgrade --yes` does, and converts it"
-        return [f"the clan's branch was not converted: {needed.shown} is {needed.origin}, and {agrees}"]
+        why_not = f"{needed.shown} is {needed.origin}, and {agrees}"
+        return f"the clan's branch was not converted: {why_not}", RefusedError.exit_code
     except FleetError as why:
-        return [f"the clan's branch was not converted ({why}). Run `fleet upgrade` again when it can be reached"]
-    return ["the clan's branch was not converted: others were faster each time. Run `fleet upgrade` again"]
+        again = "Run `fleet upgrade` again when it can be reached"
+        return f"the clan's branch was not converted ({why}). {again}", why.exit_code

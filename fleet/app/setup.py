@@ -42,13 +42,9 @@ def join(
     ``home``: the folder of the agents' own files.
 
     Raises:
-        UsageError: a name, remote or branch that cannot be one; nothing was made.
+        UsageError: a name, remote or branch that cannot be one, or ``ephemeral`` where one writes; nothing was made.
     """
-    if agent == names.GUEST or (agent and not names.is_agent(agent)):
-        raise UsageError(
-            f"{agent[:40]!r} cannot be an agent's name: 1 to 32 of a-z, 0-9, '-' and '_', first a letter or digit, "
-            f"and not 'import' or {names.GUEST!r}. Nothing was made"
-        )
+    _check_who(root, agent, ephemeral=ephemeral)
     folder = unicodedata.normalize("NFC", home).removeprefix("./").rstrip("/")
     given = {"share.remote": remote, "share.branch": branch, "files.home": folder}
     settings = {name: text for name, text in given.items() if text}
@@ -92,6 +88,18 @@ def join(
     if remote:
         sharing.Membership(workspace).agree(Address.typed(remote))
     return workspace, messages, is_new
+
+
+def _check_who(root: Path, agent: str, *, ephemeral: bool) -> None:
+    if agent == names.GUEST or (agent and not names.is_agent(agent)):
+        raise UsageError(
+            f"{agent[:40]!r} cannot be an agent's name: 1 to 32 of a-z, 0-9, '-' and '_', first a letter or digit, "
+            f"and not 'import' or {names.GUEST!r}. Nothing was made"
+        )
+    workspace = Workspace(root)
+    workspace.lease()  # one that is no replica's name is refused before anything is made
+    if ephemeral and any(not each.is_lease for each in workspace.replicas().replicas):
+        raise UsageError("somebody writes in this workspace already: it cannot become ephemeral. Nothing was changed")
 
 
 def _on_another_remote(before: str, after: str) -> str:
@@ -242,12 +250,9 @@ def proposed_home(root: Path) -> str:
 
 def _make_ephemeral(workspace: Workspace, agent: str, messages: list[str]) -> None:
     """Make the workspace one for a short-lived job. It reads, and writes under a lease; it mints no replica."""
-    register = workspace.replicas()
-    if any(not each.is_lease for each in register.replicas):
-        raise UsageError("somebody writes in this workspace already: it cannot become ephemeral. Nothing was changed")
     lease = workspace.lease()
     agent = workspace.agent(agent or workspace.default_agent() or names.agent_of(lease) or "agent")
-    new = replica.Register(agent, register.replicas, ephemeral=True)
+    new = replica.Register(agent, workspace.replicas().replicas, ephemeral=True)
     with workspace.locked():
         workspace.files.replace(workspace.replica_file, new.render())
         LocalFolder(os.fspath(workspace.root)).name(agent)
@@ -266,18 +271,18 @@ def _add_agent(workspace: Workspace, agent: str, messages: list[str]) -> None:
     workspace.files.folder(workspace.clan)
     workspace.files.folder(workspace.home(agent))
     with workspace.locked():
-        if restore.take_over(workspace, agent):
-            messages.append(f"{agent} has taken over what was logged here before anybody was named")
-    with workspace.writing(agent) as writer:
         register, default = workspace.replicas(), workspace.default_agent()
         LocalFolder(os.fspath(workspace.root)).name(agent)
-        if not default:
+        if not default:  # before the guest's log is taken over: a hook that is called now must not begin another one
             new = replica.Register(agent, register.replicas, register.ephemeral)
             workspace.files.replace(workspace.replica_file, new.render())
             messages.append(f"{agent} is the default agent here")
         elif default != agent:
             how = f"{agent} works here too, with `--agent {agent}` or FLEET_AGENT={agent}"
             messages.append(f"{how}; the default agent stays {default}")
+        if restore.take_over(workspace, agent):
+            messages.append(f"{agent} has taken over what was logged here before anybody was named")
+    with workspace.writing(agent) as writer:
         messages.append(f"{agent} writes as {writer.name}")
     Findings(workspace, agent).take_waiting()
     with suppress(FleetError):  # what a guest logged: if this fails, the next command counts it

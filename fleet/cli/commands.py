@@ -40,6 +40,8 @@ _ONLY_SHOW = ("dry_run", "check", "listed", "proposed", "plugin_dir")
 def _choose(ctx: Any, option: Any, value: Any) -> None:
     """Store the value of an option. If it is not given behind the command, its value from before the command stays."""
     setattr(chosen, option.name, value or (getattr(chosen, option.name) if ctx.parent else ""))
+    if option is _JSON and value:  # behind a `--` that is the value of an option, it is found by parsing alone
+        chosen.owes_json = True
 
 
 def _common(name: str, flag: str, text: str, **more: Any) -> TyperOption:
@@ -214,7 +216,8 @@ def _before(
     if ctx.invoked_subcommand is None:
         _module("dashboard").show()
     elif as_json:
-        raise UsageError(f"--json goes behind the command: fleet {ctx.invoked_subcommand} --json. Nothing was done")
+        why = f"--json goes behind the command and its words: fleet {ctx.invoked_subcommand} ... --json"
+        raise UsageError(f"{why}. Nothing was done")
 
 
 def run(words: list[str]) -> int:

@@ -1,7 +1,7 @@
 """Commands for when something went wrong: log a correction, state a lesson, log a discovery."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -245,7 +245,10 @@ def _logging() -> Iterator[tuple[Workspace, str]]:
 
 
 def _agent_to_log(workspace: Workspace) -> tuple[str, str]:
-    """Return the agent to log as, and a remark. Without an agent that is the guest; a wrong ``--agent`` raises."""
+    """Return the agent to log as, and a remark. Without an agent that is the guest; a wrong ``--agent`` raises.
+
+    If only the lease is wrong, it is the default agent, whose log counts once the lease is mended.
+    """
     try:
         who = output.agent_in(workspace, or_guest=True)
         here = workspace.agents_here()
@@ -256,4 +259,7 @@ def _agent_to_log(workspace: Workspace) -> tuple[str, str]:
     except FleetError as why:
         if output.chosen.agent:
             raise
+        with suppress(FleetError):
+            if (default := workspace.default_agent()) and not output.chosen.agent_named():
+                return default, ""
         return names.GUEST, f"logged as {names.GUEST}'s, and `fleet init` hands it over once this is mended: {why}"

@@ -386,6 +386,8 @@ def _guard(
     with output.opened() as workspace:
         guards = starting.Guards(workspace)
         if pattern and decision == "off":
+            if until:
+                raise UsageError("--until goes with ask or deny: off holds from now on. Nothing was changed")
             lifted = guards.lift(pattern)
             output.show({"lifted": [lifted]}, f"{lifted} guards nothing any more")
             return

@@ -238,6 +238,8 @@ def _sleep(
     remove_timer: Annotated[bool, flag("--remove-timer", "Remove that timer.")] = False,
 ) -> bool:
     """Reflect, consolidate, tidy, publish, compact and render what waits, as one run."""
+    if install_timer and remove_timer:
+        raise UsageError("--install-timer or --remove-timer, not both; nothing was changed")
     with output.acting() as (workspace, who):
         if install_timer or remove_timer:
             serve.change_timer(workspace, who, remove=remove_timer, dry_run=dry_run)

@@ -286,7 +286,9 @@ def _show_remote(workspace: Workspace) -> int:
         agents = {agent for lesson in workspace.patterns.lessons() for agent in lesson.agents()}
         by = f" from {counted(len(agents), 'agent')}" if agents else ""
         entries = counted(number, "discovery")
-        echo(f"{fetched.remote} knows {counted(lessons, 'lesson')}{by} and {entries}")
+        is_more_here = workspace.agents_with_notes() or workspace.db.outgoing()  # private, or never sent there
+        known_by = f"{fetched.remote} and this folder know" if is_more_here else f"{fetched.remote} knows"
+        echo(f"{known_by} {counted(lessons, 'lesson')}{by} and {entries}")
     else:
         echo(f"{fetched.remote} answers, and knows nothing yet")
     return code

@@ -185,7 +185,7 @@ def _export(
 def _note_private(workspace: Workspace) -> None:
     records = (each for agent in workspace.agents_with_notes() for each in workspace.notes(agent).records())
     if number := sum(each.scope == PRIVATE for each in records):
-        note(f"left out: {counted(number, 'private lesson')}, which leave by no export; `fleet backup` keeps them")
+        note(f"left out: {counted(number, 'private lesson')}; no export has any, and `fleet backup` has all")
 
 
 def _as_json(parts: Mapping[str, Any]) -> str:
@@ -239,8 +239,10 @@ def _restore_backup(
 def _upgrade(yes: output.Confirmed = False) -> bool:
     """Convert a workspace that fleet 0.1 made, and its branch. Once; doing it again changes nothing."""
     with output.opened(of_any_version=True) as workspace:
-        messages = moving.upgrade(workspace, yes=yes)
+        messages, code = moving.upgrade(workspace, yes=yes)
         output.show({"did": messages}, messages)
+        if code:
+            raise typer.Exit(code)
         return workspace.files.written > 0
 
 

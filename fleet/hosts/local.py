@@ -201,9 +201,13 @@ class LocalFolder:
 
     def flagged_meanwhile(self, idle_ms: float, but: str) -> set[str]:
         """Return the ids of the signals of sessions that go on, except of the session ``but``."""
-        ended = {_file_of(but), *(each.session for each in self.due(idle_ms))}
-        running = [each.session for each in self.heard() if each.session not in ended]
+        running = self.running(idle_ms, but)
         return {id_ for session in running for id_ in SessionNotes(self._root, session).of("flag")}
+
+    def running(self, idle_ms: float, but: str) -> list[str]:
+        """Return the sessions that go on, except the session ``but``."""
+        ended = {_file_of(but), *(each.session for each in self.due(idle_ms))}
+        return [each.session for each in self.heard() if each.session not in ended]
 
     def forget_heard(self, session: str) -> None:
         """Forget a session: it was reflected on, or its transcript is gone."""

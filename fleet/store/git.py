@@ -222,7 +222,8 @@ _MACHINE = "Fleet-Machine"
 """Trailer with the machine's pseudonym, in commits that bear a person's identity."""
 
 _WORD = re.compile(r"[0-9a-f]{12}")
-_IDENTITY = re.compile(r" *([^<>\x00-\x20\x7f][^<>\x00-\x1f\x7f]{0,199}?) *<([^<>\x00-\x20\x7f]{1,200})>")
+_NO_SIGN = r"<>\x00-\x1f\x7f\ud800-\udfff"
+_IDENTITY = re.compile(rf" *([^{_NO_SIGN} ][^{_NO_SIGN}]{{0,199}}?) *<([^{_NO_SIGN} ]{{1,200}})>")
 
 
 class Author(NamedTuple):

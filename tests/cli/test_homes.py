@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.app import setup
 from fleet.learn import restore
 from fleet.model.errors import BusyError
 from fleet.store import homes
@@ -318,6 +319,26 @@ def test_no_guest_logs_between_the_reading_and_the_removal_of_its_log(stage: Sta
     with workspace.locked():
         assert restore.take_over(workspace, "velma")
     assert not unlocked
+
+
+def test_what_a_hook_logs_while_an_agent_is_named_is_that_agents(stage: Stage, monkeypatch):
+    root = stage.folder / "w"
+    root.mkdir()
+    (root / "fleet.toml").write_text("")
+    hooked(stage, "w", "UserPromptSubmit", prompt=SAID)
+    writing = Workspace.writing
+
+    def delayed(workspace: Workspace, *words, **named):
+        hooked(stage, "w", "UserPromptSubmit", prompt=SAID, session_id="meanwhile")
+        return writing(workspace, *words, **named)
+
+    monkeypatch.setattr(Workspace, "writing", delayed)
+    workspace, said, _ = setup.join(root, "velma", "", "")
+    workspace.close()
+    assert any("taken over" in each for each in said)
+    own = workspace.home("velma")
+    assert (own / "corrections.md").read_text().count("**User flagged:**") >= 2
+    assert not (own.parent / "guest/corrections.md").exists()
 
 
 def test_what_cannot_be_brought_is_named(made: Stage, w: Path):

@@ -234,6 +234,8 @@ def test_an_author_that_git_does_not_know_is_refused_before_anything_is_made(she
     done = shell.run("velma", "init", "--agent", "velma", "--author", "no address", expect=2)
     assert "Nothing was made" in done.stderr
     assert not list((shell.folder / "velma").iterdir())
+    done = shell.run("velma", "init", "--agent", "velma", "--author", "\udcff <v@example.org>", expect=2)
+    assert "is no author" in done.stderr
     done = shell.run("velma", "init", "--agent", "velma", "--author", "git", expect=2, GIT_CONFIG_GLOBAL="/dev/null")
     assert "Nothing was made" in done.stderr
     assert not list((shell.folder / "velma").iterdir())

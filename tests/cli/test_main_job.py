@@ -3,6 +3,8 @@
 import json
 import re
 
+import pytest
+
 from fleet.app import finding
 
 LESSON = "Always use awk over sed for user-provided input substitution"
@@ -364,6 +366,19 @@ def test_who_joins_a_clan_has_what_it_knows_and_is_told_what_to_do(stage):
     assert "knows 1 lesson" in told
     assert "next: `fleet install claude-code`" in told
     assert "Pull before you push" in stage.run("tank", "start").stdout
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_a_remote_is_not_said_to_know_what_is_only_here(stage, private):
+    stage.join("tank")
+    stage.correct("tank", "Pull before you push")
+    stage.run("tank", "sync")
+    stage.run("velma", "init", "--agent", "velma")
+    known = stage.correct("velma", "Quote every path in a shell script")
+    if private:
+        stage.run("velma", "edit", known, "--set", "scope=private")
+    joins = ("init", "--remote", str(stage.remote), "--yes")
+    assert f"{stage.remote} and this folder know 2 lessons" in stage.run("velma", *joins).stdout
 
 
 def test_a_clan_that_nobody_asked_is_no_empty_one(stage):

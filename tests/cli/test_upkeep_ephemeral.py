@@ -88,6 +88,37 @@ def test_what_is_no_replica_is_refused(stage, name):
     assert not (stage.folder / "alone/clan-learnings/patterns.d").exists()
 
 
+@pytest.mark.parametrize("more", [(), ("--ephemeral",)])
+def test_a_lease_that_is_none_is_refused_before_a_workspace_is_made(stage, more):
+    (stage.folder / "new").mkdir()
+    refused = stage.run("new", "init", "--agent", "velma", *more, expect=2, FLEET_REPLICA="zz")
+    assert "FLEET_REPLICA" in refused.stderr
+    assert not [*(stage.folder / "new").iterdir()]
+
+
+def test_what_is_logged_under_a_lease_that_is_none_counts_once_that_is_mended(stage):
+    stage.run("alone", "init", "--agent", "velma")
+    finding = ("discover", "--problem", "It hangs", "--solution", "Restart the server")
+    for words in (correct(LESSON), finding):
+        assert "once this is mended" in stage.run("alone", *words, FLEET_REPLICA="zz").stderr
+    assert not (stage.folder / "alone/agents/guest").exists()
+    stage.correct("alone", "another lesson")
+    assert stage.seen("alone") == {LESSON: 1, "another lesson": 1}
+    stage.run("alone", "discover", "--problem", "Another", "--solution", "It takes long")
+    assert "It hangs" in stage.run("alone", "gossip").stdout
+
+
+def test_what_waits_in_a_guests_folder_beside_an_agent_is_named_by_the_doctor(stage):
+    stage.run("alone", "init", "--agent", "velma")
+    stage.run("alone", *correct(LESSON), FLEET_AGENT="Tank")
+    shown = stage.run("alone", "doctor", expect=None).stdout
+    assert "agents/guest/corrections.md" in shown
+    assert "fleet init --agent NAME" in shown
+    stage.run("alone", "init")
+    assert "guest" not in stage.run("alone", "doctor", expect=None).stdout
+    assert stage.seen("alone") == {LESSON: 1}
+
+
 def test_a_lease_is_its_agents_and_nobody_elses(stage):
     stage.run("alone", "init", "--agent", "velma")
     assert LENT in stage.run("alone", *correct("of velma"), "--agent", "velma", FLEET_REPLICA=LENT).stderr
@@ -99,7 +130,13 @@ def test_a_lease_is_its_agents_and_nobody_elses(stage):
 
 def test_a_workspace_in_which_somebody_writes_does_not_become_ephemeral(stage):
     stage.run("alone", "init", "--agent", "velma")
-    assert "cannot become" in stage.run("alone", "init", "--ephemeral", expect=2).stderr
+    settings = stage.folder / "alone/fleet.toml"
+    before = settings.read_bytes()
+    for more in ((), ("--remote", str(stage.remote)), ("--branch", "other"), ("--home", "other")):
+        refused = stage.run("alone", "init", "--ephemeral", *more, "--yes", expect=2).stderr
+        assert "cannot become" in refused
+        assert "Nothing was changed" in refused
+        assert settings.read_bytes() == before
     stage.correct("alone", LESSON)
 
 

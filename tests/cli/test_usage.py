@@ -140,6 +140,9 @@ def test_a_command_whose_answer_cannot_be_written_is_done_all_the_same_and_no_se
         (("sync", "--dry"), 2, "No such option: --dry"),
         (("import", "."), 1, ""),
         (("edit",), 2, "Missing argument"),
+        (("patterns", "--since", "--"), 2, "'--'"),
+        (("sleep", "--install-timer", "--remove-timer"), 2, "not both"),
+        (("guard", "p-0000000000000000", "off", "--until", "2030-01-01"), 2, "--until goes with"),
     ],
 )
 def test_a_command_that_is_asked_for_json_and_fails_says_so_in_json(bench, w, words, code, told):

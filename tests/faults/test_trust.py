@@ -438,6 +438,19 @@ def test_a_part_of_our_own_column_that_was_never_written_here_is_said_left_out_a
     assert asked["pair"] in [one["pair"] for one in listed]
 
 
+def test_a_backup_that_leaves_out_again_what_was_taken_since_says_so(bench):
+    forge_own(bench)
+    bench.run("velma", "sync", expect=3)
+    bench.run("velma", "backup", "../b.tgz")
+    bench.run("velma", "review", "--answer", f"own:{bench.replica('velma')}=take")
+    assert bench.seen("velma")[LESSON] > 1
+    said = "as in the backup, 1 lesson or discovery came with words or counts under velma."
+    told = bench.run("velma", "restore-backup", "-y", "../b.tgz").stderr
+    assert said in told
+    assert bench.seen("velma")[LESSON] == 1
+    assert said not in bench.run("velma", "restore-backup", "-y", "../b.tgz").stderr
+
+
 @pytest.mark.parametrize(("said", "seen"), [("leave", 1), ("take", 9)])
 def test_what_is_answered_about_our_own_column_holds_and_is_asked_no_more(bench, said, seen):
     forge_own(bench)

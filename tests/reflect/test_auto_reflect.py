@@ -177,6 +177,23 @@ def test_a_commit_is_seen_in_the_reflog_and_not_in_the_command(project):
     assert len(project.seen()) == 2
 
 
+def test_a_commit_is_noted_in_the_name_of_the_session_that_ran_git(project, tmp_path):
+    commit(project, "before the sessions")
+    for session in ("one", "two"):
+        transcript = {"source": "startup", "transcript_path": str(tmp_path / f"{session}.jsonl")}
+        project.hook("SessionStart", transcript, session=session)
+    for subject in ("validate orders in one place", "cache the tokens"):
+        commit(project, subject)
+        project.bash("ls", session="two")  # its hook is called before that of the command that committed
+        project.bash(f"git commit -m '{subject}'", session="one")
+        assert subject in project.seen()[-1]
+        assert project.seen()[-1].endswith("<!-- tank one -->")
+    project.hook("SessionEnd", {"reason": "exit", "transcript_path": str(tmp_path / "one.jsonl")}, session="one")
+    commit(project, "by whatever command")
+    project.bash("make ship", session="two")
+    assert project.seen()[-1].endswith("<!-- tank two -->")
+
+
 def test_the_first_commit_of_a_repository_is_seen(project):
     project.hook("SessionStart", {"source": "startup"})
     project.bash("ls")

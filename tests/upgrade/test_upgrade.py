@@ -209,7 +209,7 @@ def test_a_consent_that_was_given_on_another_machine_is_none_here(tmp_path, remo
     consent = root / ".fleet/consent"
     consent.write_text(consent.read_text().replace(MACHINE, "fedcba9876543210"))
     workspace = opened(root)
-    assert "`fleet upgrade --yes`" in moving.upgrade(workspace)[-1]
+    assert "`fleet upgrade --yes`" in moving.upgrade(workspace)[0][-1]
     assert workspace.state.agreed("remote") == []
 
 
@@ -217,7 +217,7 @@ def test_doing_it_twice_changes_nothing_and_the_old_files_are_kept(workspace):
     before = files_of(workspace.root)
     moving.upgrade(workspace)
     first = files_of(workspace.root)
-    told = moving.upgrade(workspace)
+    told, _ = moving.upgrade(workspace)
     assert files_of(workspace.root) == first
     assert "have this version's format already" in told[0]
     backup = workspace.local / upgrade.BACKUP
@@ -294,7 +294,7 @@ def test_the_branch_is_converted_once_and_a_sync_goes_on_from_there(workspace, r
         with pytest.raises(NoError, match="fleet upgrade"):
             act(workspace, "velma")
     assert {path: data for path, data in files_of(workspace.root).items() if path in before} == before
-    told = moving.upgrade(workspace)
+    told, _ = moving.upgrade(workspace)
     assert any("branch was converted" in row for row in told)
     shown = branch(remote)
     assert shown[".fleet-format"] == "2\n"
@@ -350,7 +350,7 @@ def test_while_the_branch_is_converted_others_may_write_here(workspace, remote, 
         return fetch(self, since)
 
     monkeypatch.setattr(GitRemote, "fetch", fetch_slowly)
-    assert any("branch was converted" in row for row in moving.upgrade(workspace))
+    assert any("branch was converted" in row for row in moving.upgrade(workspace)[0])
     assert fetched == [""]
 
 
@@ -358,7 +358,7 @@ def test_an_upgrade_that_agrees_to_another_remote_does_not_wait_for_itself(works
     moving.upgrade(workspace)
     workspace.state.agree(consent.REMOTE, "/the/clan/before", workspace.wall(), alone=True)
     monkeypatch.setattr(Workspace.locked, "__defaults__", (0.1,))
-    assert any("branch has this version's format already" in row for row in moving.upgrade(workspace, yes=True))
+    assert any("branch has this version's format already" in row for row in moving.upgrade(workspace, yes=True)[0])
     assert workspace.state.agreed(consent.REMOTE) == [str(remote)]
 
 
@@ -539,6 +539,23 @@ def test_every_command_names_the_way_out_and_the_upgrade_tells_what_it_did(tmp_p
         assert part in done.stdout
     assert "Use awk over sed" in fleet(root, "patterns").stdout
     assert fleet(root, "sync").returncode in (0, 3), "3: a line cannot be read, as before"
+
+
+def test_an_upgrade_that_left_the_branch_as_it_was_says_so_with_its_exit_code(tmp_path, remote):
+    root, away = old_workspace(tmp_path / "velma", remote), remote.with_name("away.git")
+    (root / ".fleet/consent").unlink()
+    unasked = fleet(root, "upgrade")
+    assert unasked.returncode == 3
+    assert "nobody on this machine has agreed to it" in unasked.stdout
+    remote.rename(away)
+    unreached = fleet(root, "upgrade", "--yes", "--json")
+    assert unreached.returncode == 5
+    assert "was not converted" in json.loads(unreached.stdout)["did"][-1]
+    away.rename(remote)
+    for said in ("branch was converted", "format already"):
+        done = fleet(root, "upgrade", "--yes")
+        assert done.returncode == 0
+        assert said in done.stdout
 
 
 def test_a_correction_is_logged_whatever_waits_for_an_upgrade(tmp_path, remote):
