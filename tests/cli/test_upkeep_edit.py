@@ -266,6 +266,48 @@ def test_a_lesson_made_private_has_the_words_that_another_put_in_place_of_its_ow
     assert "Archives: ask first" in stage.run("velma", "search", "archives").stdout
 
 
+@pytest.mark.parametrize("back", [("undo",), ("edit", "ID", "--set", "scope=clan")], ids=["undo", "clan"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_colleagues_lesson_that_was_private_for_a_time_is_still_the_colleagues(stage, back, times):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    pattern = stage.correct("tank", LESSON)
+    stage.correct("tank", LESSON)
+    stage.run("tank", "edit", pattern, "--set", "right=as tank says")
+    stage.run("tank", "sync")
+    stage.run("velma", "sync")
+    before = json.loads(stage.run("velma", "show", pattern, "--json").stdout)
+    for _ in range(times):
+        stage.run("velma", "edit", pattern, "--set", "scope=private")
+        private = json.loads(stage.run("velma", "show", pattern, "--json").stdout)
+        assert (private["who"], private["correct"]) == ("tank", "as tank says")
+        assert LESSON in stage.run("velma", "search", LESSON).stdout
+        stage.run("velma", *(pattern if word == "ID" else word for word in back))
+    after = json.loads(stage.run("velma", "show", pattern, "--json").stdout)
+    assert {key: after[key] for key in before if key not in {"edited", "fields"}} == {
+        key: before[key] for key in before if key not in {"edited", "fields"}
+    }
+    stage.run("velma", "sync")
+    [found] = stage.edition()
+    assert [writer.split(".")[0] for writer in (found.by, *found.adds)] == ["tank", "tank"]
+    assert stage.git("show", "fleet:patterns.jsonl", where="clan.git").count(LESSON) == 1
+
+
+def test_what_was_counted_of_a_colleagues_lesson_while_it_was_private_goes_to_the_clan_without_the_words(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    pattern = stage.correct("tank", LESSON)
+    stage.run("tank", "sync")
+    stage.run("velma", "sync")
+    stage.run("velma", "edit", pattern, "--set", "scope=private")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "edit", pattern, "--set", "scope=clan")
+    stage.run("velma", "sync")
+    [found] = stage.edition()
+    assert (found.count("seen"), found.agents(), found.by.split(".")[0]) == (2, ["tank", "velma"], "tank")
+    assert stage.git("show", "fleet:patterns.jsonl", where="clan.git").count(LESSON) == 1, "as tank's words alone"
+
+
 def test_a_start_leaves_out_no_lesson_that_it_shows_where_one_is_private_and_the_clans(stage):
     stage.join("velma")
     pattern = stage.correct("velma", LESSON)
