@@ -393,6 +393,11 @@ class Workspace:
         is_asked = any(map(self.state.agreed, (_FIELD, consent.REMOTE, consent.LIVE)))
         return [each for each in fields if not is_asked or self.state.agrees(_FIELD, each)]
 
+    def kept_fields(self) -> list[str]:
+        """Return the fields that stay on this machine unless they are shared, and are not."""
+        shared = self.shared_fields()
+        return [each for each in ("wrong", "source") if each not in shared]
+
     def agree_to_fields(self) -> None:
         """Record a person's consent to the fields in ``[share] fields``, in place of any other."""
         self.state.disagree(_FIELD)
@@ -663,7 +668,8 @@ class Writer:
         if private is None:
             return
         shared = self.workspace.patterns.line(id_) or Line(id_)
-        going = reduce(Line.without_field, (SCOPE, STAGE, MERGED_FROM), private).w
+        kept = (SCOPE, STAGE, MERGED_FROM, *self.workspace.kept_fields())
+        going = reduce(Line.without_field, kept, private).w
         own = {name for name in going if names.agent_of(name) == self.agent}
         delta = Line(id_, {name: column for name, column in going.items() if name in own or name not in shared.w})
         if fold(private).is_present:

@@ -45,8 +45,8 @@ def test_a_value_is_text_but_for_importance_and_tags(stage):
         ("tags=z,x y,", ["x y", "z"]),
         ("tags=", []),
         ("correct=a=b", "a=b"),
-        ('source={"a":1}', '{"a":1}'),
-        ("source=NaN", "NaN"),
+        ('title={"a":1}', '{"a":1}'),
+        ("category=NaN", "NaN"),
         ("trigger=null", "null"),
         ("state=published", "published"),
     ]:
@@ -96,12 +96,30 @@ def test_a_pattern_that_is_not_there_is_a_no(stage):
 def test_what_enters_by_an_edit_is_screened(stage):
     stage.join("velma")
     pattern = stage.correct("velma", LESSON)
-    done = stage.run("velma", "edit", pattern, "--set", f"correct=use {TOKEN}\u202e", "--set", f'source=["{TOKEN}"]')
+    done = stage.run("velma", "edit", pattern, "--set", f"correct=use {TOKEN}\u202e", "--set", f'title=["{TOKEN}"]')
     assert "secret was taken out" in done.stderr
     assert TOKEN not in done.stderr
     for path in (stage.folder / "velma").rglob("*.jsonl"):
         assert TOKEN not in path.read_text()
     assert "\u202e" not in fields(stage, "velma", pattern)["correct"]["value"]
+
+
+@pytest.mark.parametrize("field", ["wrong", "source"])
+def test_an_edit_shares_what_went_wrong_and_the_source_only_where_share_fields_names_them(stage, field):
+    stage.join("velma")
+    pattern, said = stage.correct("velma", LESSON), f"{field}=about Bob alone"
+    told = stage.run("velma", "edit", pattern, "--set", "category=x", "--set", said, expect=2).stderr
+    assert "Nothing was changed" in told
+    stage.run("velma", "edit", pattern, "--set", said, "--set", "scope=private")
+    assert fields(stage, "velma", pattern)[field]["value"] == "about Bob alone"
+    stage.run("velma", "edit", pattern, "--set", said, "--set", "scope=clan", expect=2)
+    stage.run("velma", "edit", pattern, "--set", "scope=clan")
+    stage.run("velma", "sync")
+    assert "about Bob" not in stage.git("show", "fleet:patterns.jsonl", where="clan.git")
+    stage.run("velma", *told.split("`")[1].replace("'", "").split()[1:])
+    stage.run("velma", "edit", pattern, "--set", said)
+    stage.run("velma", "sync")
+    assert stage.edition()[0].value(field) == "about Bob alone"
 
 
 def test_an_edit_that_changes_nothing_writes_nothing(stage):
