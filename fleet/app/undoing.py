@@ -318,13 +318,12 @@ class _Undoing:
         return not why
 
     def _confirmed_since(self, lesson: Pattern) -> str:
-        """Return who confirmed the lesson after the run; "" for nobody. Their occurrences stand."""
-        run = self._run
+        """Return who confirmed the lesson after the run, or unseen by it; "" for nobody. Their occurrences stand."""
         if lesson.id in self._seen_before:
             times = lesson.count("seen") - self._seen_before[lesson.id]
             return f"it was seen {times:,} more since" if times > 0 else ""
-        mine = f"{self._agent}."
-        others = sorted(writer for writer, at in lesson.adds.items() if at > run.at and not writer.startswith(mine))
+        here = {each.name for each in self._workspace.replicas().replicas if each.agent == self._agent}
+        others = sorted(lesson.live.keys() - here)
         return f"{', '.join(others)} confirmed it since" if others else ""
 
     # --- fields
