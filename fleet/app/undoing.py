@@ -201,6 +201,7 @@ class _Undoing:
         for field in inverse.fields:  # a concurrent sync may have promoted it again, before the counts were set back
             if field.name == "state" and field.before == edits.PUBLISHED != field.after:
                 reflecting.leave(self._workspace, self._agent, field.id)
+        self._weigh_anew(inverse)
         self._note_in_records(inverse)
         before = {edit.path: edit.before for edit in self._run.edits}
         edited = [edit for edit in inverse.edits if edit.path not in inverse.skipped]
@@ -308,6 +309,13 @@ class _Undoing:
         counts = {str(each.after or each.before): bool(each.after) for each in inverse.fields if each.name == "entry"}
         group = self._workspace.patterns.group
         return {id_: is_counted for id_, is_counted in counts.items() if id_ in again and group(id_) == [id_]}
+
+    def _weigh_anew(self, inverse: Run) -> None:
+        """Weigh anew what the memory has of lessons whose occurrences are undone, or count again."""
+        ids = dict.fromkeys(str(each.after or each.before) for each in inverse.fields if each.name == "entry")
+        for id_ in ids if not self._workspace.is_guest(self._agent) else ():
+            for left in reflecting.weigh_anew(self._workspace, self._agent, id_):
+                self._did.append(f"{left} left {self._agent}'s memory: it was not seen often enough")
 
     def _may_change(self, lesson: Pattern, *, is_counted: bool) -> bool:
         if is_counted:

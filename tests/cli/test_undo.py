@@ -272,6 +272,25 @@ def test_a_command_that_could_not_be_noted_is_not_passed_over_for_the_one_before
     w.run("w", "undo", expect=1)
 
 
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_lesson_leaves_the_memory_with_any_of_the_occurrences_that_took_it_in(w, number):
+    for each in range(3):
+        id_ = w.correct("w", LESSON, "--session", f"s-{each}")
+    memory = w.folder / "w/agents/velma/memory.md"
+    assert f"{LESSON} — right: r (seen 3 by velma; " in memory.read_text()
+    undone = undo(w, listed(w)[3 - number]["id"])["undone_by"]
+    w.run("w", "poll", "--local")
+    assert not memory.exists() or LESSON not in memory.read_text()
+    assert known(w) == {LESSON: "candidate"}
+    undo(w, undone)
+    assert "seen 3 by velma" in memory.read_text()
+    assert known(w) == {LESSON: "published"}
+    w.run("w", "demote", id_)
+    w.run("w", "promote", id_)
+    undo(w, listed(w)[-number]["id"])
+    assert "a person's yes" in memory.read_text(), "a person took it in"
+
+
 @pytest.mark.parametrize("name", ["tank", "velma"])
 def test_a_retire_that_is_redone_takes_no_confirmation_that_it_had_not_seen(stage, name):
     """Also where two machines have agents of one name."""
