@@ -22,6 +22,7 @@ from fleet.model.pattern import MERGED_INTO, PRIVATE, SCOPE, Merges, Pattern, fo
 from fleet.recall import triggers
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.promotion import AgentMemory
+from fleet.store.config import as_toml
 from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace, Writer
 from fleet.text.similarity import ALIKE_MIN, near
@@ -242,6 +243,7 @@ def edit(
         lesson = find(workspace, prefix)
         for each in changes:
             each.check_known(lesson)
+        _check_kept(workspace, changes, is_private=workspace.private(agent, lesson.id) is not None)
         changed = [each for each in changes if each.differs(lesson)]
         with Runs(workspace).recording(agent, "edit") as draft:
             if changed:
@@ -255,6 +257,18 @@ def edit(
         workspace.reports.append("nothing more of it leaves this machine; what was sent before stays with the clan")
     secrets = tuple(sorted({kind for each in changes for kind in each.secrets}))
     return find(workspace, lesson.id), names, secrets
+
+
+def _check_kept(workspace: Workspace, changes: Sequence[_Change], *, is_private: bool) -> None:
+    """Raise ``UsageError`` for words that stay on this machine, in a lesson that goes to the clan."""
+    is_private = next((each.value == PRIVATE for each in changes if each.field == SCOPE), is_private)
+    given = [each.field for each in changes if each.value and each.field in workspace.kept_fields()]
+    if given and not is_private:
+        fields = as_toml(sorted({*workspace.config.share.fields, given[0]}))
+        raise UsageError(
+            f"'{given[0]}' stays on this machine, and the lesson is the clan's. Nothing was changed; `fleet config set "
+            f"share.fields '{fields}'` shares it, of all lessons that are logged from then on, too"
+        )
 
 
 def _check_name(field: str) -> None:

@@ -224,6 +224,20 @@ def leave(workspace: Workspace, agent: str, pattern_id: str) -> None:
             Promotions(writer, records_of(workspace, agent)).leave([pattern_id])
 
 
+def weigh_anew(workspace: Workspace, agent: str, pattern_id: str) -> list[str]:
+    """Weigh the evidence of a lesson whose counts an undo changed; return the ids that left an agent's memory for it.
+
+    A lesson that is due again enters it.
+    """
+    with workspace.writing(agent) as writer:
+        lessons = records_of(workspace, agent, Weighing(workspace).last_clusters())
+        lesson = _whole(lessons, pattern_id, agent)
+        if lesson is None:
+            return []
+        _promote_due(writer, [lesson], lessons)
+        return Promotions(writer, lessons).leave_undue(lesson)
+
+
 def forget(workspace: Workspace, pattern_id: str) -> None:
     """Take a lesson out of the memory of every agent here, and of the list of those that wait for it."""
     for agent in workspace.agents_here():

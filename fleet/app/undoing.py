@@ -201,6 +201,7 @@ class _Undoing:
         for field in inverse.fields:  # a concurrent sync may have promoted it again, before the counts were set back
             if field.name == "state" and field.before == edits.PUBLISHED != field.after:
                 reflecting.leave(self._workspace, self._agent, field.id)
+        self._weigh_anew(inverse)
         self._note_in_records(inverse)
         before = {edit.path: edit.before for edit in self._run.edits}
         edited = [edit for edit in inverse.edits if edit.path not in inverse.skipped]
@@ -309,6 +310,13 @@ class _Undoing:
         group = self._workspace.patterns.group
         return {id_: is_counted for id_, is_counted in counts.items() if id_ in again and group(id_) == [id_]}
 
+    def _weigh_anew(self, inverse: Run) -> None:
+        """Weigh anew what the memory has of lessons whose occurrences are undone, or count again."""
+        ids = dict.fromkeys(str(each.after or each.before) for each in inverse.fields if each.name == "entry")
+        for id_ in ids if not self._workspace.is_guest(self._agent) else ():
+            for left in reflecting.weigh_anew(self._workspace, self._agent, id_):
+                self._did.append(f"{left} left {self._agent}'s memory: it was not seen often enough")
+
     def _may_change(self, lesson: Pattern, *, is_counted: bool) -> bool:
         if is_counted:
             return lesson.count("seen") == (not lesson.is_present)
@@ -318,13 +326,12 @@ class _Undoing:
         return not why
 
     def _confirmed_since(self, lesson: Pattern) -> str:
-        """Return who confirmed the lesson after the run; "" for nobody. Their occurrences stand."""
-        run = self._run
+        """Return who confirmed the lesson after the run, or unseen by it; "" for nobody. Their occurrences stand."""
         if lesson.id in self._seen_before:
             times = lesson.count("seen") - self._seen_before[lesson.id]
             return f"it was seen {times:,} more since" if times > 0 else ""
-        mine = f"{self._agent}."
-        others = sorted(writer for writer, at in lesson.adds.items() if at > run.at and not writer.startswith(mine))
+        here = {each.name for each in self._workspace.replicas().replicas if each.agent == self._agent}
+        others = sorted(lesson.live.keys() - here)
         return f"{', '.join(others)} confirmed it since" if others else ""
 
     # --- fields

@@ -362,6 +362,21 @@ class Promotions:
         self._memory.rewrite(without)
         self._memory.note_waiting([], ids, ())
 
+    def leave_undue(self, pattern: Pattern) -> list[str]:
+        """Take a lesson out as if it had never been in, where its evidence is not enough any more; return its ids.
+
+        One that a person took in stays.
+        """
+        rows = self._memory.rows()
+        inside = [each for each in self._lessons.kin([pattern]) if each in rows]
+        ids = [each for each in inside if not self._memory.is_approved(rows[each])]
+        if not ids or Evidence(self._writer.agent, self._settings).due([pattern]):
+            return []
+        records = [each for each in map(self._lessons.get, ids) if each is not None]
+        self._set_state([each.id for each in records if each.is_published], edits.CANDIDATE)
+        self._memory.release(ids)
+        return ids
+
     def _publish(self, patterns: Iterable[Pattern]) -> None:
         """Publish the lessons that are not published yet; private ones are no lines of the clan's."""
         shared = (each for each in patterns if each.value(SCOPE) != PRIVATE)

@@ -16,7 +16,7 @@ import msgspec
 from crdt import clock
 from fleet.model import edits, limits, names
 from fleet.model.errors import DiskError, FleetError, NoError, UsageError
-from fleet.model.line import Line, difference, is_version_1, join
+from fleet.model.line import AT, Column, Line, difference, is_version_1, join
 from fleet.model.pattern import MERGED_FROM, PRIVATE, SCOPE, STAGE, Policy, fold
 from fleet.store import config, homes, ingest, replica
 from fleet.store.changes import Changes
@@ -393,6 +393,11 @@ class Workspace:
         is_asked = any(map(self.state.agreed, (_FIELD, consent.REMOTE, consent.LIVE)))
         return [each for each in fields if not is_asked or self.state.agrees(_FIELD, each)]
 
+    def kept_fields(self) -> list[str]:
+        """Return the fields that stay on this machine unless they are shared, and are not."""
+        shared = self.shared_fields()
+        return [each for each in ("wrong", "source") if each not in shared]
+
     def agree_to_fields(self) -> None:
         """Record a person's consent to the fields in ``[share] fields``, in place of any other."""
         self.state.disagree(_FIELD)
@@ -639,38 +644,51 @@ class Writer:
     def hide(self, id_: str, stamp: str) -> None:
         """Make a lesson private: unsent parts leave the shared files, the rest stays with the clan.
 
-        The agent's columns move unchanged, so each total counts once. A field that others worded last moves as a first
-        wording of its present value. The caller has counted what was logged before ``stamp``, as for ``publish``.
+        The agent's columns move unchanged, so each total counts once. Words of others are copied as theirs, so that
+        they do not become the agent's own. The caller has counted what was logged before ``stamp``, as for ``publish``.
         """
-        workspace, me, line = self.workspace, self.name, self.line(id_)
-        lesson = fold(line, workspace.policy())
-        shared = workspace.patterns.line(lesson.id) or Line(lesson.id)
+        workspace, line = self.workspace, self.line(id_)
+        lesson, shown = fold(line, workspace.policy()), workspace.policy().counted(line).without_field(SCOPE)
+        shared = workspace.patterns.line(id_) or Line(id_)
         own_writers = [name for name in shared.by_writer() if names.agent_of(name) == self.agent]
-        edited = [field for field, (_, name) in lesson.edited.items() if name in own_writers]
-        fields = {field: value for field, value in lesson.fields.items() if field not in (SCOPE, *edited)}
-        private = workspace.own_notes(self.agent, lesson.id) or Line(lesson.id)
-        delta = edits.part(private, lesson.id, "0" * 16, fields, me, stamp, seen=0, at=lesson.at)
-        delta = join(delta, self.edit(private, SCOPE, PRIVATE))
-        going = reduce(Line.without_field, (SCOPE, *fields), shared)
-        for name in own_writers:
-            moved = going.split_column(name, _MOVED)[1]
-            delta = join(delta, moved) if moved is not None else delta
+        worded = {**shown.wording_writers(), AT: lesson.by}
+        delta = Line(id_)
+        for name, column in shown.w.items():
+            first = {AT: column.first_seen(), **column.first}
+            words = Column(
+                first={field: value for field, value in first.items() if worded.get(field) == name},
+                set={field: edit for field, edit in column.set.items() if lesson.edited.get(field) == (edit[0], name)},
+            )
+            moved = shared.without_field(SCOPE).split_column(name, _MOVED)[1] if name in own_writers else None
+            delta = join(delta, moved or Line(id_, {name: words}))
+        private = workspace.own_notes(self.agent, id_) or Line(id_)
+        delta = join(delta, edits.restore(delta, self.name, stamp), self.edit(private, SCOPE, PRIVATE))
         if not lesson.is_present:
-            delta = join(delta, edits.retire(join(private, delta), me))
+            delta = join(delta, edits.retire(join(private, delta), self.name))
         self.append_private([delta])
         for name in own_writers:
-            workspace.db.remove_unsent(lesson.id, name, _MOVED)
+            workspace.db.remove_unsent(id_, name, _MOVED)
 
     def publish(self, id_: str, scope: str, stamp: str) -> None:
-        """Make a private lesson the clan's: its record goes to the shared shard, and is retired in the private file."""
+        """Make a private lesson the clan's: what the agent stated of it goes to the shared shard.
+
+        The agent's add goes there only if it logged the lesson, or nobody else's add is left. The private record is
+        retired.
+        """
         private = self.workspace.private(self.agent, id_)
         if private is None:
             return
         shared = self.workspace.patterns.line(id_) or Line(id_)
-        delta = reduce(Line.without_field, (SCOPE, STAGE, MERGED_FROM), private)
+        kept = (SCOPE, STAGE, MERGED_FROM, *self.workspace.kept_fields())
+        going = reduce(Line.without_field, kept, private).w
+        own = {name for name in going if names.agent_of(name) == self.agent}
+        delta = Line(id_, {name: column for name, column in going.items() if name in own or name not in shared.w})
         if fold(private).is_present:
-            delta = join(delta, edits.restore(join(shared, delta), self.name, stamp))
-        self.append(PATTERNS, [delta])
+            is_logged = any(shared.add_of(name) or "seen" in {*going[name].n, *going[name].parts} for name in own)
+            delta = delta if is_logged else delta.split_column(self.name, ("add", "rem"))[0]
+            if is_logged or not fold(join(shared, delta), self.workspace.policy()).is_present:
+                delta = join(delta, edits.restore(join(shared, delta), self.name, stamp))
+        self.append(PATTERNS, [] if delta.is_empty() else [delta])
         self.append_private([join(self.edit(private, SCOPE, scope), edits.retire(private, self.name))])
 
     def set_own(self, values: Sequence[tuple[str, str, Any]]) -> None:

@@ -322,6 +322,62 @@ def test_a_command_that_could_not_be_noted_is_not_passed_over_for_the_one_before
     w.run("w", "undo", expect=1)
 
 
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_lesson_leaves_the_memory_with_any_of_the_occurrences_that_took_it_in(w, number):
+    for each in range(3):
+        id_ = w.correct("w", LESSON, "--session", f"s-{each}")
+    memory = w.folder / "w/agents/velma/memory.md"
+    assert f"{LESSON} — right: r (seen 3 by velma; " in memory.read_text()
+    undone = undo(w, listed(w)[3 - number]["id"])["undone_by"]
+    w.run("w", "poll", "--local")
+    assert not memory.exists() or LESSON not in memory.read_text()
+    assert known(w) == {LESSON: "candidate"}
+    undo(w, undone)
+    assert "seen 3 by velma" in memory.read_text()
+    assert known(w) == {LESSON: "published"}
+    w.run("w", "demote", id_)
+    w.run("w", "promote", id_)
+    undo(w, listed(w)[-number]["id"])
+    assert "a person's yes" in memory.read_text(), "a person took it in"
+
+
+@pytest.mark.parametrize("name", ["tank", "velma"])
+def test_a_retire_that_is_redone_takes_no_confirmation_that_it_had_not_seen(stage, name):
+    """Also where two machines have agents of one name."""
+    stage.join("velma", "w")
+    stage.join(name, "there")
+    id_ = stage.correct("w", LESSON)
+    stage.run("w", "sync")
+    stage.run("there", "sync")
+    stage.run("w", "retire", id_)
+    retired = listed(stage)[0]["id"]
+    stage.run("w", "sync")
+    stage.correct("there", LESSON, "--same", id_)
+    stage.run("there", "sync")
+    stage.run("w", "sync")
+    undone = undo(stage, retired)["undone_by"]
+    stays = undo(stage, undone)["left"]
+    assert f"{id_} stays: {name}." in stays[0]
+    assert "confirmed it since" in stays[0]
+    assert known(stage) == {LESSON: "candidate"}
+
+
+@pytest.mark.parametrize("is_heard", [True, False])
+def test_a_retire_that_is_redone_retires_what_its_undo_brought_back(stage, is_heard):
+    for agent in ("velma", "tank"):
+        stage.join(agent, {"velma": "w"}.get(agent))
+    id_ = stage.correct("tank", LESSON)
+    stage.run("tank", "sync")
+    stage.run("w", "sync")
+    stage.run("w", "retire", id_)
+    undone = undo(stage)["undone_by"]
+    if is_heard:
+        stage.run("w", "sync")
+    assert known(stage) == {LESSON: "candidate"}
+    undo(stage, undone)
+    assert known(stage) == {LESSON: "retired"}
+
+
 def test_what_was_private_says_where_its_counts_come_from(w):
     id_ = w.correct("w", LESSON)
     w.run("w", "edit", id_, "--set", "scope=private")

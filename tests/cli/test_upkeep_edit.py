@@ -49,8 +49,8 @@ def test_a_value_is_text_but_for_importance_and_tags(stage):
         ("tags=z,x y,", ["x y", "z"]),
         ("tags=", []),
         ("correct=a=b", "a=b"),
-        ('source={"a":1}', '{"a":1}'),
-        ("source=NaN", "NaN"),
+        ('title={"a":1}', '{"a":1}'),
+        ("category=NaN", "NaN"),
         ("trigger=null", "null"),
         ("state=published", "published"),
     ]:
@@ -100,12 +100,30 @@ def test_a_pattern_that_is_not_there_is_a_no(stage):
 def test_what_enters_by_an_edit_is_screened(stage):
     stage.join("velma")
     pattern = stage.correct("velma", LESSON)
-    done = stage.run("velma", "edit", pattern, "--set", f"correct=use {TOKEN}\u202e", "--set", f'source=["{TOKEN}"]')
+    done = stage.run("velma", "edit", pattern, "--set", f"correct=use {TOKEN}\u202e", "--set", f'title=["{TOKEN}"]')
     assert "secret was taken out" in done.stderr
     assert TOKEN not in done.stderr
     for path in (stage.folder / "velma").rglob("*.jsonl"):
         assert TOKEN not in path.read_text()
     assert "\u202e" not in fields(stage, "velma", pattern)["correct"]["value"]
+
+
+@pytest.mark.parametrize("field", ["wrong", "source"])
+def test_an_edit_shares_what_went_wrong_and_the_source_only_where_share_fields_names_them(stage, field):
+    stage.join("velma")
+    pattern, said = stage.correct("velma", LESSON), f"{field}=about Bob alone"
+    told = stage.run("velma", "edit", pattern, "--set", "category=x", "--set", said, expect=2).stderr
+    assert "Nothing was changed" in told
+    stage.run("velma", "edit", pattern, "--set", said, "--set", "scope=private")
+    assert fields(stage, "velma", pattern)[field]["value"] == "about Bob alone"
+    stage.run("velma", "edit", pattern, "--set", said, "--set", "scope=clan", expect=2)
+    stage.run("velma", "edit", pattern, "--set", "scope=clan")
+    stage.run("velma", "sync")
+    assert "about Bob" not in stage.git("show", "fleet:patterns.jsonl", where="clan.git")
+    stage.run("velma", *told.split("`")[1].replace("'", "").split()[1:])
+    stage.run("velma", "edit", pattern, "--set", said)
+    stage.run("velma", "sync")
+    assert stage.edition()[0].value(field) == "about Bob alone"
 
 
 def test_an_edit_that_changes_nothing_writes_nothing(stage):
@@ -332,6 +350,48 @@ def test_a_lesson_made_private_has_the_words_that_another_put_in_place_of_its_ow
     stage.run("velma", "edit", pattern, "--set", "scope=private")
     assert fields(stage, "velma", pattern)["text"]["value"] == "Archives: ask first"
     assert "Archives: ask first" in stage.run("velma", "search", "archives").stdout
+
+
+@pytest.mark.parametrize("back", [("undo",), ("edit", "ID", "--set", "scope=clan")], ids=["undo", "clan"])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_colleagues_lesson_that_was_private_for_a_time_is_still_the_colleagues(stage, back, times):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    pattern = stage.correct("tank", LESSON)
+    stage.correct("tank", LESSON)
+    stage.run("tank", "edit", pattern, "--set", "right=as tank says")
+    stage.run("tank", "sync")
+    stage.run("velma", "sync")
+    before = json.loads(stage.run("velma", "show", pattern, "--json").stdout)
+    for _ in range(times):
+        stage.run("velma", "edit", pattern, "--set", "scope=private")
+        private = json.loads(stage.run("velma", "show", pattern, "--json").stdout)
+        assert (private["who"], private["correct"]) == ("tank", "as tank says")
+        assert LESSON in stage.run("velma", "search", LESSON).stdout
+        stage.run("velma", *(pattern if word == "ID" else word for word in back))
+    after = json.loads(stage.run("velma", "show", pattern, "--json").stdout)
+    assert {key: after[key] for key in before if key not in {"edited", "fields"}} == {
+        key: before[key] for key in before if key not in {"edited", "fields"}
+    }
+    stage.run("velma", "sync")
+    [found] = stage.edition()
+    assert [writer.split(".")[0] for writer in (found.by, *found.adds)] == ["tank", "tank"]
+    assert stage.git("show", "fleet:patterns.jsonl", where="clan.git").count(LESSON) == 1
+
+
+def test_what_was_counted_of_a_colleagues_lesson_while_it_was_private_goes_to_the_clan_without_the_words(stage):
+    for agent in ("velma", "tank"):
+        stage.join(agent)
+    pattern = stage.correct("tank", LESSON)
+    stage.run("tank", "sync")
+    stage.run("velma", "sync")
+    stage.run("velma", "edit", pattern, "--set", "scope=private")
+    stage.correct("velma", LESSON)
+    stage.run("velma", "edit", pattern, "--set", "scope=clan")
+    stage.run("velma", "sync")
+    [found] = stage.edition()
+    assert (found.count("seen"), found.agents(), found.by.split(".")[0]) == (2, ["tank", "velma"], "tank")
+    assert stage.git("show", "fleet:patterns.jsonl", where="clan.git").count(LESSON) == 1, "as tank's words alone"
 
 
 def test_a_start_leaves_out_no_lesson_that_it_shows_where_one_is_private_and_the_clans(stage):

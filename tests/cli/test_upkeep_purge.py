@@ -225,13 +225,13 @@ def test_a_purge_while_sharing_is_paused_agrees_to_no_remote(stage):
 def test_every_text_field_goes_and_what_is_no_text_stays(stage):
     stage.run("alone", "init", "--agent", "velma")
     pattern = stage.correct("alone", "x", "--category", SECRET, "--tag", SECRET)
-    stage.run("alone", "edit", pattern, "--set", "importance=0.5", "--set", f'source=["{SECRET}"]')
+    stage.run("alone", "edit", pattern, "--set", "importance=0.5", "--set", f'title=["{SECRET}"]')
     stage.run("alone", "sync")
     stage.run("alone", "purge", pattern, "--yes")
     found = json.loads(stage.run("alone", "edit", pattern, "--json").stdout)["fields"]
     assert found["importance"]["value"] == 0.5
     assert found["tags"]["value"] == []
-    assert found["category"]["value"] == found["source"]["value"] == "[REDACTED:purged]"
+    assert found["category"]["value"] == found["title"]["value"] == "[REDACTED:purged]"
     stage.run("alone", "compact")
     assert holders(stage.folder / "alone") == []
 
