@@ -95,10 +95,11 @@ class Access:
 
     def key(self) -> str:
         """Return the key by which a server knows this folder's replicas from others of the same names."""
-        if not (key := self._state.get(_KEY)):
-            key = self._workspace.world.entropy(16).hex()
-            self._state.put(**{_KEY: key})
-        return key
+        if not self._state.get(_KEY):
+            row = (_KEY, self._workspace.world.entropy(16).hex())
+            with self._state.transaction() as connection:  # of several sidecars that start at once, the first one's
+                connection.execute("INSERT OR IGNORE INTO value VALUES (?, ?)", row)
+        return self._state.get(_KEY)
 
 
 def address(settings: Settings) -> str:
