@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 from fleet import YES
 from fleet.hosts.local import AT_THE_END, AT_THE_START, GUEST, Alarm, Call, LocalFolder, Reflog, TimeUpError, explained
-from fleet.hosts.payloads import HOSTS, PAYLOAD_BYTES_MAX, Payload
+from fleet.hosts.payloads import HOSTS, PAYLOAD_BYTES_MAX, Payload, Reply
 from fleet.recall.ready import Ready
 from fleet.store.changes import Changes
 from fleet.store.homes import is_root, root_around
@@ -30,6 +30,10 @@ _READ_MAX = 8 * PAYLOAD_BYTES_MAX
 _AGENT_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
 _USAGE = "usage: fleet hook EVENT < payload   (hosts call it; `fleet install claude-code` sets them up)\n"
 
+_OVERDUE = (
+    "fleet had no time to look at what you said: if it corrects the agent, say it again, or leave it to the reflection "
+    "on this session"
+)
 _Output = tuple[int, str, str]
 """Exit code, stdout, stderr."""
 
@@ -60,6 +64,7 @@ def _guarded(call: Call) -> _Output:
                 return _answer(call, os.environ)
         except TimeUpError:
             call.log(f"gave up after {limit_s:g} s; what was acknowledged is kept")
+            return call.overdue
         except BaseException as why:  # noqa: BLE001 - a hook never fails its host
             call.log(explained(why))
     return _NOTHING
@@ -87,6 +92,10 @@ def _answer(call: Call, environment: Mapping[str, str]) -> _Output:
         LocalFolder(call.root).hear(call.session, call.host, call.agent, payload.transcript, has_ended=has_ended)
     if not _has_work(call, payload):
         return _NOTHING
+    if payload.event == "UserPromptSubmit" and _might_signal(call, payload.prompt):
+        reply = Reply()
+        reply.warning = _OVERDUE
+        call.overdue = reply.output(payload)  # until what it says is logged
     from fleet.app import events
 
     return events.answer(call, payload).output(payload)
@@ -155,11 +164,10 @@ def _might_object(call: Call, payload: Payload) -> bool:
         return False
     from fleet.hosts.transcripts import Transcript
 
-    transcript = Transcript(call.notes, payload.transcript)
-    part = transcript.unread()
+    part = Transcript(call.notes, payload.transcript).unread()
     if part.trouble or part.has_objection():
         return True
-    transcript.note(part.ends)
+    call.notes.note_read(part.ends)
     return False
 
 

@@ -81,7 +81,7 @@ class Flagging:
             )
             flags.append((None, flag))
         try:
-            new = self._log(payload, flags, read_to)
+            new = self._log(flags, read_to)
         except FleetError as why:  # the person must not believe that it is logged
             return self._not_logged(why)
         asked = self._question(_STATE_IT, [each for each, confidence in new if confidence == "strong"])
@@ -91,7 +91,7 @@ class Flagging:
         """Log the calls that a person refused in this turn, with their words; return a line for the person."""
         found, read_to = self._objections(payload)
         try:
-            return Reply(note=_note(self._log(payload, [(each, _flag_of(each, "strong")) for each in found], read_to)))
+            return Reply(note=_note(self._log([(each, _flag_of(each, "strong")) for each in found], read_to)))
         except FleetError as why:
             return self._not_logged(why)
 
@@ -132,7 +132,7 @@ class Flagging:
             return found, waits.offset if waits is not None else part.ends
         return [], -1
 
-    def _log(self, payload: Payload, flags: Sequence[_Detected], read_to: int) -> list[_Logged]:
+    def _log(self, flags: Sequence[_Detected], read_to: int) -> list[_Logged]:
         """Log signals, then note how far the transcript is read; return those that are new."""
         new = []
         for objection, flag in flags:
@@ -142,8 +142,9 @@ class Flagging:
             if done.is_new:
                 self._notes.add(f"flag {done.id}")
                 new.append((Waiting(done.id, flag.title, "", flag.quote), flag.confidence))
+        self._call.overdue = (0, "", "")
         if read_to >= 0:
-            Transcript(self._call.notes, payload.transcript).note(read_to)
+            self._notes.note_read(read_to)
         return new
 
     def _question(self, words: str, asked: Sequence[Waiting], **more: str) -> str:

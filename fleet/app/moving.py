@@ -2,7 +2,7 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -172,13 +172,14 @@ def _logged(workspace: Workspace) -> Callable[[Proposal], bool]:
     for agent in homes:
         for session, words in Signals(workspace.files, agent, workspace.wall).heard().items():
             heard[session] |= words
-    return lambda each: each.id.encode() in pages or _is_heard(each.text, heard[session_word(each.session)])
 
+    def is_logged(proposal: Proposal) -> bool:
+        words, known = normalise(proposal.text.removesuffix("…")), heard[session_word(proposal.session)]
+        is_cut = proposal.text.endswith("…")
+        is_heard = words in known or (is_cut and any(each.startswith(words) for each in known))
+        return is_heard or proposal.id.encode() in pages
 
-def _is_heard(text: str, heard: Collection[str]) -> bool:
-    """Return whether a proposal's text, whole or cut, is among the words that were heard in its session."""
-    words = normalise(text.removesuffix("…"))
-    return words in heard or (text.endswith("…") and any(each.startswith(words) for each in heard))
+    return is_logged
 
 
 def accept(workspace: Workspace, agent: str, offer: _Proposals, choice: str) -> list[tuple[Proposal, LogResult]]:

@@ -18,6 +18,7 @@ from fleet.model.errors import FleetError, UsageError
 from fleet.model.names import FIELDS, LABELS
 from fleet.model.pattern import REDACTED, Pattern
 from fleet.recall.wording import Renderer, not_working
+from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace
 from fleet.text.dates import to_ms
 from fleet.text.screening import counted, listed, one_line, readable
@@ -242,11 +243,12 @@ def _retire(
             output.show(*_retire_one(workspace, who, ids[0], yes=yes))
             return
         retired, failed = list[tuple[dict[str, Any], str]](), list[FleetError]()
-        for id_ in ids:
-            try:
-                retired.append(_retire_one(workspace, who, id_, yes=yes))
-            except FleetError as why:
-                failed.append(why)
+        with Runs(workspace).together(who, "retire"):
+            for id_ in ids:
+                try:
+                    retired.append(_retire_one(workspace, who, id_, yes=yes))
+                except FleetError as why:
+                    failed.append(why)
         document = {"retired": [each for each, _ in retired], "failed": [str(each) for each in failed]}
         output.show(document, (text for _, text in retired))
         for error in failed:

@@ -190,7 +190,8 @@ class LocalFolder:
             words = self.read(_HEARD, name, bytes_max=_PATH_BYTES_MAX).decode("utf-8", "surrogateescape").split(" ", 5)
             if len(words) == 6 and words[3].isdigit() and words[4] == here != "" and words[5].endswith("\n"):
                 host, agent, state, at_ms, _, path = words
-                sessions.append(_Heard(name, host, agent, int(at_ms), path[:-1], has_ended=state == "ended"))
+                line = path.partition("\n")[0]  # behind it stands the rest of a longer one that was written at once
+                sessions.append(_Heard(name, host, agent, int(at_ms), line, has_ended=state == "ended"))
         return sessions
 
     def due(self, idle_ms: float) -> list[_Heard]:
@@ -370,12 +371,14 @@ class Call:
         root: of the workspace, "" where there is none.
         subagent: the host's id of the subagent in the session, "" for the session's own agent.
         can_write: whether anything can be written in the workspace.
+        overdue: exit code, stdout and stderr where the time is up.
     """
 
     def __init__(self, event: str, root: str = "", agent: str = "", session: str = "", host: str = "") -> None:
         self.event, self.root, self.agent, self.session, self.host = event, root, agent, session, host
         self.subagent = ""
         self.can_write = True
+        self.overdue = (0, "", "")
 
     @property
     def thread(self) -> str:

@@ -76,15 +76,11 @@ class Transcript:
         """Return the part that was not read yet."""
         return _read(self._path, self._notes.read_to() or 0)
 
-    def note(self, offset: int) -> None:
-        """Note the offset of the next reading."""
-        self._notes.note_read(offset)
-
     def pass_over(self) -> None:
         """Begin at the end, where none of it was read yet."""
         if self._notes.read_to() is None:
             with suppress(OSError):
-                self.note(os.path.getsize(self._path))
+                self._notes.note_read(os.path.getsize(self._path))
 
 
 def _read(path: str, since: int = 0) -> _Part:

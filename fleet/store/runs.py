@@ -250,6 +250,17 @@ class Runs:
         if draft.problem:
             self._workspace.warn(f"`fleet undo` cannot take this {kind} back: {draft.problem}")
 
+    @contextmanager
+    def together(self, agent: str, kind: str) -> Iterator[None]:
+        """Record the runs of a block as the parts of one run, which one undo takes back."""
+        with self.recording(agent, kind) as draft:
+            known = len(self._workspace.runs)
+            yield
+            parts = self._workspace.runs[known:]
+            draft.fields = [Field(part, PART, None, part) for part in parts]
+            loaded = (self._load(self._path(part)) for part in parts)
+            draft.summary = "; ".join(run.summary for run in loaded if run is not None)
+
     def _end(self, marker: Path, *, stays: bool) -> None:
         """Remove a command's marker. One that stays is the last command: those of commands before it go."""
         others = (path for path in self._folder.glob(f"*{_BEGUN}") if path.name < marker.name and marker.exists())

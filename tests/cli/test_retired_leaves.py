@@ -1,6 +1,7 @@
 """What the clan retires leaves every memory, says so, and comes back by the usual rules alone."""
 
 import json
+import re
 
 import pytest
 
@@ -227,15 +228,19 @@ def test_who_only_restored_a_lesson_is_nowhere_named_as_one_that_met_its_mistake
     assert "seen once by velma ·" in stage.git("show", "fleet:patterns.md", where="clan.git")
 
 
-def test_several_lessons_are_retired_at_once_each_as_a_run_of_its_own(stage):
+def test_several_lessons_are_retired_at_once_and_one_undo_brings_all_of_them_back(stage):
     velma = stage.join("velma")
     one, other, third = (stage.correct(velma, f"{LESSON} {number}") for number in range(3))
     alone = json.loads(stage.run(velma, "retire", third, "--json").stdout)
     told = stage.run(velma, "retire", one, third, other, expect=1)
     assert [row.split()[0] for row in told.stdout.splitlines() if " retired: " in row] == [one, other]
     assert f"{third} is retired already" in told.stderr
-    stage.run(velma, "undo")
-    assert [each["id"] for each in stage.patterns(velma)["patterns"]] == [other], "each has a run of its own"
+    taken_back = stage.run(velma, "undo").stdout
+    assert f"retired {one}; retired {other}" in taken_back
+    assert {each["id"] for each in stage.patterns(velma)["patterns"]} == {one, other}
+    stage.run(velma, "undo", re.search(r"`fleet undo (\S+)` redoes it", taken_back)[1])
+    assert not stage.patterns(velma)["patterns"]
+    stage.run(velma, "restore", other)
     document = json.loads(stage.run(velma, "retire", other, one, "--json", expect=1).stdout)
     assert [each["id"] for each in document["retired"]] == [other]
     assert document["retired"][0].keys() == alone.keys()

@@ -1455,6 +1455,20 @@ def test_what_hangs_is_given_up_in_time_and_said_so(place, monkeypatch, capfd):
     assert "gave up" in place.log()[0]["what"]
 
 
+@pytest.mark.parametrize("hangs", ["answer", "_question"])
+def test_a_correction_for_which_there_was_no_time_is_told_unless_it_is_logged(place, monkeypatch, capfd, hangs):
+    from fleet.app import events, flagging
+
+    monkeypatch.setattr(entry, "WORK_S", 2)
+    where = events if hangs == "answer" else flagging.Flagging
+    monkeypatch.setattr(where, hangs, lambda *_: time.sleep(30))
+    prompt = json.dumps({"cwd": str(place.folder), "session_id": "s", "prompt": CORRECTION}).encode()
+    code, out, _ = in_this_process(monkeypatch, capfd, {"CLAUDE_PROJECT_DIR": ""}, "UserPromptSubmit", prompt)
+    assert code == 0
+    assert ("had no time to look at what you said" in out) is (hangs == "answer")
+    assert (CORRECTION[:20] in place.entries()) is (hangs != "answer")
+
+
 def test_a_payload_that_never_ends_is_given_up_and_said_so(place, monkeypatch, capfd):
     monkeypatch.setattr(entry, "WORK_S", 0.5)
     monkeypatch.setattr(entry, "_read", lambda: time.sleep(30))

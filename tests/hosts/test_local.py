@@ -1,6 +1,7 @@
 """Small files of the hooks: marks, and what a session has been told, without asking any file for its time."""
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -47,6 +48,20 @@ def test_hooks_that_set_one_mark_at_once_have_all_set_it(tmp_path):
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(marks, range(4)))
+
+
+def test_a_session_that_two_hooks_note_at_once_keeps_its_transcript(tmp_path, monkeypatch):
+    folder, path, write = LocalFolder(str(tmp_path)), str(tmp_path / "s.jsonl"), os.write
+    folder.bind()
+
+    def late(handle: int, data: bytes) -> int:
+        monkeypatch.setattr(os, "write", write)
+        folder.hear("s", "claude-code", "tank", path, has_ended=True)
+        return write(handle, data)
+
+    monkeypatch.setattr(os, "write", late)
+    folder.hear("s", "claude-code", "tank", path, has_ended=False)
+    assert [each.path for each in folder.heard()] == [path]
 
 
 def test_sessions_that_nobody_heard_of_for_a_week_are_forgotten(tmp_path, monkeypatch):
