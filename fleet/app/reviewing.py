@@ -461,7 +461,8 @@ def answer(
 ) -> tuple[str, str]:
     """Decide a pair, or a question about what is left out here; return its full name and the effect, in words.
 
-    Two wordings that are grouped as one lesson are a pair, too, which an answer parts.
+    Two wordings that are grouped as one lesson are a pair, too, which an answer parts. The caller holds the lock of
+    decisions: of two answers at the same time the second finds no pair that waits.
 
     ``pair``: both ids, or unique beginnings of them, with a colon between; or the name of a question.
     ``choice``: one of ``ANSWERS``, or of ``ANSWERS_TO_LEFT_OUT``.

@@ -248,6 +248,8 @@ def done(workspace: Workspace, agent: str, named: str) -> tuple[list[ReflectResu
     Raises:
         NoError: there is no transcript, and nothing of the session that is not in the day's log already.
     """
+    folder = LocalFolder(os.fspath(workspace.root))
+    heard = folder.heard()
     try:
         path = transcript_of(workspace, named)
     except NoError as why:  # a session without a transcript may still have observations
@@ -259,7 +261,7 @@ def done(workspace: Workspace, agent: str, named: str) -> tuple[list[ReflectResu
     reflected = reflect(workspace, agent, path, by_hand=True)
     closing = consolidating.close_session(workspace, agent, reflected.session, *reflected.stands).summary()
     if not reflected.is_deferred:
-        LocalFolder(os.fspath(workspace.root)).forget_heard(reflected.session)
+        folder.forget_heard(reflected.session, heard)
     return [reflected], closing
 
 
@@ -431,12 +433,15 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
         return []
     room = settings.daily_usd - records.spent(workspace, workspace.wall()[:10]) if dry_run else 0.0
     folder, results = LocalFolder(os.fspath(workspace.root)), list[ReflectResult]()
+    heard = folder.heard()
     for session, whose, path, is_resumed in _due(workspace, folder, settings.idle_ms, only):
         if not (agent := workspace.default_agent() if workspace.is_guest(whose) else whose):
             continue
         try:
             if not Path(path).is_file():
-                results += [] if dry_run else _forget(workspace, agent, session)
+                if not dry_run:
+                    folder.forget_heard(session, heard)
+                    results += _record_gone(workspace, agent, session)
                 continue
             if choice.trouble and any(each.session == session for each in Records(workspace, agent).deferred()):
                 # Known to wait: its transcript is not read again until a model can be asked.
@@ -451,7 +456,7 @@ def reflect_due(workspace: Workspace, *, only: str = "", dry_run: bool = False) 
             if not dry_run and not result.is_deferred:
                 # Logged now, since the host may never report the end, or only when there is nothing new to read.
                 consolidating.close_session(workspace, whose, session, *result.stands, only_log=True)
-                folder.forget_heard(session)
+                folder.forget_heard(session, heard)
         except FleetError as why:
             results.append(ReflectResult(session, why=str(why)))
     return results
@@ -473,9 +478,8 @@ def _due(workspace: Workspace, folder: LocalFolder, idle_ms: float, only: str) -
                 yield record.session, agent, record.transcript, True
 
 
-def _forget(workspace: Workspace, agent: str, session: str) -> list[ReflectResult]:
-    """Forget a session whose transcript is gone; return a result for it if its reflection was deferred."""
-    LocalFolder(os.fspath(workspace.root)).forget_heard(session)
+def _record_gone(workspace: Workspace, agent: str, session: str) -> list[ReflectResult]:
+    """Record for a deferred reflection that its transcript is gone; return a result for each that was deferred."""
     deferred = [each for each in Records(workspace, agent).deferred() if each.session == session]
     gone = {"line": RAN, "at": "", "outcome": "skipped", "usd": 0.0, "why": "its transcript is gone"}
     return [_finish(workspace, agent, replace(each, **gone)) for each in deferred]

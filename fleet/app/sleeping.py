@@ -252,19 +252,22 @@ def _tidy(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
 def _publish(workspace: Workspace, agent: str, dry_run: bool) -> Phase:
     """Log lessons of mutations that worked, and promote what has the evidence."""
     mutations = Journal(workspace, agent).proposals()
-    texts = [each.pattern for each in mutations]
     read = counted(len(mutations), "mutation that worked", "mutations that worked")
     if dry_run:
         left = ("a dry run does not show which lessons would enter a memory",)
-        return Phase(read=read, changed=len(mutations), summary="; ".join(texts), left=left)
+        texts = "; ".join(each.pattern for each in mutations)
+        return Phase(read=read, changed=len(mutations), summary=texts, left=left)
+    logged = list[str]()
     for each in mutations:
         source = f"mutation {each.code} ({each.name}) {each.id}"
-        learning.correct(workspace, agent, Correction(each.failed, each.switch, each.pattern, source=source))
+        correction = Correction(each.failed, each.switch, each.pattern, source=source)
+        if not learning.correct(workspace, agent, correction).is_echo:
+            logged.append(each.pattern)
     with Runs(workspace).recording(agent, "publish") as draft:
         promoted = reflecting.promote_all(workspace)
         draft.summary = f"{counted(len(promoted), 'lesson')} entered a memory"
-    lines = [*(f"+ {text}" for text in texts), *(f"+ {memory_md.FILE_NAME}: {each.text}" for each in promoted)]
-    what = f"{counted(len(mutations), 'mutation')} logged, {draft.summary}"
+    lines = [*(f"+ {text}" for text in logged), *(f"+ {memory_md.FILE_NAME}: {each.text}" for each in promoted)]
+    what = f"{counted(len(logged), 'mutation')} logged, {draft.summary}"
     return Phase(read=read, changed=len(lines), summary=what if lines else "", diff=tuple(lines))
 
 

@@ -242,7 +242,8 @@ def _answered(workspace: Workspace, agent: str, argument: str) -> dict[str, str]
     pair, separator, answer = argument.partition("=")
     if not separator:
         raise UsageError(f"--answer takes PAIR=ANSWER, not {argument[:80]!r}")
-    name, message = reviewing.answer(workspace, agent, pair, answer)
+    with workspace.lock("decide"):
+        name, message = reviewing.answer(workspace, agent, pair, answer)
     return {"pair": name, "said": answer, "told": message}
 
 

@@ -19,7 +19,7 @@ from fleet.store.changes import Changes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # as in `typing`, without the milliseconds of its import
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import FrameType
 
 AT_THE_END = "session-end-work"
@@ -209,11 +209,15 @@ class LocalFolder:
         ended = {_file_of(but), *(each.session for each in self.due(idle_ms))}
         return [each.session for each in self.heard() if each.session not in ended]
 
-    def forget_heard(self, session: str) -> None:
-        """Forget a session: it was reflected on, or its transcript is gone."""
-        if _file_of(session) in self.names(_HEARD):
+    def forget_heard(self, session: str, before: "Iterable[_Heard]") -> None:
+        """Forget a session: it was reflected on, or its transcript is gone.
+
+        ``before``: the heard sessions when the reflection began. A session that was heard since then is kept.
+        """
+        name, known = _file_of(session), [(each.session, each.at_ms) for each in before]
+        if any(each.session == name and (name, each.at_ms) in known for each in self.heard()):
             try:
-                os.unlink(self.path_of(_HEARD, _file_of(session)))
+                os.unlink(self.path_of(_HEARD, name))
             except OSError:
                 return
 

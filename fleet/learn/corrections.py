@@ -145,36 +145,30 @@ class Corrections:
         when_ms = at_ms if at_ms >= 0 else self._workspace.world.wall_ms()
         was_shown = is_own and self._workspace.state.was_shown(self._agent, target.members, when_ms)
         shown = target.lesson if was_shown else None
-        is_logged = is_own and self._is_of_logged_mutation(entry.source)
-        is_echo = not is_quoted and _is_echo(entry, *((shown.text, shown.correct) if shown is not None else ("", "")))
-        if is_logged or is_echo:
+        if not is_quoted and _is_echo(entry, *((shown.text, shown.correct) if shown is not None else ("", ""))):
             return self._echo_result(injected_id(entry.pattern) or target.id, entry.pattern, secrets)
         session, session_error = self._session(session)
-        page, entry_id = self._append(entry, target, session, (RELAPSED,) if was_shown else ())
-        if entry_id:
+        page, entry_id = self._append(entry, target, session, (RELAPSED,) if was_shown else (), is_own=is_own)
+        if entry_id != "":
             self._count_now(session_error)
+        if entry_id is None:
+            return self._echo_result(target.id, entry.pattern, secrets)
         return self._result(target, page, entry, secrets, entry_id)
 
-    def _is_of_logged_mutation(self, source: str) -> bool:
-        """Return whether a source names a mutation that is logged already, since its success is one occurrence."""
-        mutation = re.match(r"mutation .* (m-[0-9a-f]{8})\Z", source)
-        if mutation is None:
-            return False
-        entries = CountedLog(self._workspace, self._agent).read_log().entries
-        return any(each.source.endswith(mutation[1]) and not each.is_undone for each in entries)
-
     def _append(
-        self, entry: Correction, target: _Target, session: str, extra: tuple[tuple[str, str], ...]
-    ) -> tuple[bytes, str]:
+        self, entry: Correction, target: _Target, session: str, extra: tuple[tuple[str, str], ...], *, is_own: bool
+    ) -> tuple[bytes, str | None]:
         """Append an entry to the log with the record that counts it; return the log before, and the entry's id.
 
         The id is "" if no record could be written, which a warning explains: then the entry is counted later, like one
-        written by hand.
+        written by hand. It is None if nothing was appended, because the log has the entry's mutation already.
         """
         writer, error = self._writer_or_error()
         path = CountedLog(self._workspace, self._agent).log_file()
         with self._workspace.log_lock(self._agent):
             page, wall = self._workspace.files.page(path), self._workspace.wall()
+            if is_own and _has_mutation(page, entry.source):
+                return page, None
             draft = Draft(entry, f"{wall[:10]} {wall[11:16]}Z")
             entry_id = record = ""
             try:
@@ -401,6 +395,15 @@ class Corrections:
         except (FleetError, sqlite3.Error) as why:
             counts = "It counts once that is mended; do not log it again"
             self._workspace.warn(f"the correction is logged, but not counted yet: {why}. {counts}")
+
+
+def _has_mutation(page: bytes, source: str) -> bool:
+    """Return whether a log has the mutation that a source names."""
+    mutation = re.match(r"mutation .* (m-[0-9a-f]{8})\Z", source)
+    if mutation is None:
+        return False
+    entries = corrections_md.Log.parse(page).entries
+    return any(each.source.endswith(mutation[1]) and not each.is_undone for each in entries)
 
 
 def _screened(correction: Correction) -> tuple[Correction, tuple[str, ...]]:

@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from fleet.app import reviewing
+from fleet.store.workspace import Workspace
+
 AWK = "Always use awk over sed for user-provided input substitution"
 AGAIN = "Prefer awk to sed when user input is substituted into a template"
 THIRD = "Use awk over sed to substitute user input"
@@ -316,6 +319,24 @@ def test_of_two_that_contradict_each_other_neither_is_promoted_until_somebody_de
     assert NEVER in (stage.folder / "velma/agents/velma/memory.md").read_text()
     stage.run("velma", "undo")
     assert json.loads(stage.run("velma", "review", "--json").stdout)["pairs"] != []
+
+
+def test_of_two_answers_to_a_contradiction_at_once_one_holds(stage, monkeypatch):
+    stage.join("velma")
+    for text in (NEVER, HAND):
+        stage.correct("velma", text)
+    [pair] = json.loads(stage.run("velma", "review", "--json").stdout)["pairs"]
+    decide, lock = reviewing._decide, Workspace.lock
+
+    def both(*given):
+        monkeypatch.setattr(reviewing, "_decide", decide)
+        stage.run("velma", "review", "--answer", f"{pair['pair']}=second", expect=None)
+        return decide(*given)
+
+    monkeypatch.setattr(reviewing, "_decide", both)
+    monkeypatch.setattr(Workspace, "lock", lambda self, name, *_: lock(self, name, 0))
+    stage.run("velma", "review", "--answer", f"{pair['pair']}=first")
+    assert [each["id"] for each in stage.patterns("velma")["patterns"]] == [pair["lessons"][0]["id"]]
 
 
 def test_a_lesson_that_was_to_hold_and_that_others_retired_is_named_once_with_the_way_back(stage):

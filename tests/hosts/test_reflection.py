@@ -13,6 +13,7 @@ from fleet.recall.wording import STANDING
 from fleet.reflect import reflection
 from tests.hosts.conftest import SESSION
 from tests.reflect.talks import Talk, taught
+from tests.serve.conftest import until
 
 NOTE = "never force-push to a shared branch"
 SAID = json.dumps({"outcome": "partial", "memory_notes": [NOTE]})
@@ -123,6 +124,34 @@ def test_the_end_of_a_session_is_reflected_on_by_a_process_of_its_own(place, tal
     told = json.loads(records.read_text().splitlines()[-1])
     assert told["session"] == SESSION
     assert "never force-push" in place.entries()
+
+
+@pytest.mark.parametrize("later", [("sleep", "--only", "reflections"), ("poll", "--local")])
+def test_what_is_said_while_the_first_part_of_a_session_is_reflected_on_is_read_later(place, talk, later):
+    place.fleet("init", "--agent", "tank")
+    (place.folder / "fleet.toml").write_text("[hook]\nsync_at_end = false\n")
+    env = client(place, "claude", PRINTED["claude"])
+    program, asked, goes_on = (place.home / name for name in ("bin/claude", "asked", "goes-on"))
+    quick = program.read_text()
+    program.write_text(f"#!/bin/sh\ncat > /dev/null; touch {asked}; while [ ! -e {goes_on} ]; do sleep 0.1; done\n")
+    place.fleet("reflect", "--use", "claude")
+    ended = {"transcript_path": str(talk.path), "reason": "exit"}
+
+    def reflected() -> list[str]:
+        return [each["what"] for each in place.log() if each["what"].startswith("reflected on ")]
+
+    place.hook("SessionEnd", ended, **env)
+    assert until(asked.exists)
+    talk.says("from now on always run the linter before you push")
+    place.hook("SessionEnd", ended, **env)
+    assert until(reflected)
+    assert "another fleet process" in reflected()[0]
+    goes_on.touch()
+    assert until(lambda: len(reflected()) == 2)
+    program.write_text(quick)
+    place.fleet(*later, **env)
+    assert "always run the linter" in called(place)[1]
+    assert "0 sessions" in place.fleet("sleep", "--only", "reflections", **env).stdout
 
 
 @pytest.mark.parametrize("later", [("sleep", "--only", "reflections"), ("poll", "--local")])

@@ -17,7 +17,7 @@ from fleet.hosts.local import Call, LocalFolder
 from fleet.learn.corrections_md import Correction
 from fleet.learn.signals import Signals
 from fleet.model.errors import BusyError, DiskError, NoError
-from fleet.reflect import memory_md, records
+from fleet.reflect import memory_md, records, reflection
 from fleet.reflect.inbox import Inbox
 from fleet.reflect.records import Records
 from fleet.store import config
@@ -1043,6 +1043,25 @@ def test_a_session_is_due_when_it_ended_or_was_quiet_for_so_long(w, talk, monkey
     LocalFolder(root).hear(talk.session, "claude-code", "velma", str(talk.path), has_ended=True)
     monkeypatch.setenv("REFLECTION_DISABLED", "true")
     assert not session_end.reflect_due(w)
+
+
+def test_what_is_said_while_a_command_ends_the_session_is_reflected_on_later(w, talk, tmp_path, monkeypatch):
+    folder, ask = LocalFolder(str(w.root)), reflection.ask
+    scripted(w, tmp_path, answer())
+    folder.hear(talk.session, "claude-code", "velma", str(talk.path), has_ended=False)
+
+    def goes_on(*given):
+        talk.says("From now on always run the linter before you push")
+        folder.hear(talk.session, "claude-code", "velma", str(talk.path), has_ended=True)
+        return ask(*given)
+
+    with monkeypatch.context() as slow:
+        slow.setattr(reflection, "ask", goes_on)
+        session_end.done(w, "velma", talk.session)
+    [done] = session_end.reflect_due(w)
+    assert done.record
+    assert "linter" in (tmp_path / "asked.txt").read_text()
+    assert not folder.heard()
 
 
 def test_a_guests_session_waits_until_an_agent_is_named_and_is_that_agents_then(w, talk):

@@ -270,6 +270,26 @@ def test_a_mutation_is_one_lesson_whether_a_sleep_or_the_printed_command_logs_it
     assert len(json.loads(stand.run("w", "patterns", "--json").stdout)["patterns"]) == 1
 
 
+def test_a_mutation_counts_once_where_a_sleep_and_the_printed_command_log_it_at_once(tmp_path, monkeypatch):
+    stand = Stage(tmp_path)
+    stand.run("w", "init", "--agent", "velma")
+    stand.run("w", "mutate", "M4", "--failed", "npm ci", "--switch", "pnpm install", "--why", "the lock file is stale")
+    stand.run("w", "mutate", "--worked")
+    [proposal] = json.loads(stand.run("w", "mutate", "--proposed", "--json").stdout)["proposals"]
+    log_lock = Workspace.log_lock
+
+    def waits(*given, **more):
+        monkeypatch.setattr(Workspace, "log_lock", log_lock)
+        stand.run("w", "sleep", "--only", "publish")
+        return log_lock(*given, **more)
+
+    monkeypatch.setattr(Workspace, "log_lock", waits)
+    logged = stand.run("w", *shlex.split(proposal["command"])[1:]).stdout
+    assert "seen 1 time: " in logged
+    assert "an echo" in logged
+    assert [each["seen"] for each in stand.patterns("w")["patterns"]] == [1]
+
+
 def test_one_phase_may_be_asked_for_alone(workspace):
     notes(workspace)
     daily_logs(workspace)

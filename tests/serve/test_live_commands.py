@@ -1,6 +1,7 @@
 """Live through the real command line: a server, sidecars, `fleet who`; and how each of them ends."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from websockets.sync.client import connect
 
 from fleet.model.errors import BusyError
 from fleet.share.live import access
+from fleet.store.workspace import Workspace, World
 from tests.serve.conftest import Crew, until
 
 TOKEN = "a-token-of-this-test-0123"
@@ -183,6 +185,20 @@ def test_a_second_server_of_ours_on_a_port_leaves_the_token_of_the_first(tmp_pat
             pass
         assert access._published_token(8377) == TOKEN
     assert access._published_token(8377) == ""
+
+
+def test_sidecars_of_a_folder_that_start_at_once_come_under_one_key(crew: Crew):
+    crew.run("tank", "init", "--agent", "tank", "--yes")
+    root = crew.folder / "tank"
+    keys: list[str] = []
+
+    def entropy(size: int) -> bytes:  # another one starts while the first one makes its key
+        keys.append(access.Access(Workspace(root)).key())
+        return os.urandom(size)
+
+    keys.append(access.Access(Workspace(root, World(entropy=entropy))).key())
+    assert len(keys) == 2
+    assert len({*keys}) == 1
 
 
 def test_a_strangers_server_on_our_port_is_told_nothing(crew: Crew):

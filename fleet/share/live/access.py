@@ -95,10 +95,13 @@ class Access:
 
     def key(self) -> str:
         """Return the key by which a server tells this folder's replicas from others with the same names."""
-        if not (key := self._state.get(_KEY)):
-            key = self._workspace.world.entropy(16).hex()
-            self._state.put(**{_KEY: key})
-        return key
+        if not self._state.get(_KEY):
+            row = (_KEY, self._workspace.world.entropy(16).hex())
+            with (
+                self._state.transaction() as connection
+            ):  # if several sidecars start at once, the first one's key stays
+                connection.execute("INSERT OR IGNORE INTO value VALUES (?, ?)", row)
+        return self._state.get(_KEY)
 
 
 def address(settings: Settings) -> str:
