@@ -38,6 +38,9 @@ _PENDING = "undoing"
 """Key in ``local.db``, for this machine alone: id of the run that is being undone."""
 _NOT_SET = frozenset({"entry", "part", "seen", "inbox", "account"})
 """Names of fields that record an occurrence, an item or an account, and no value that could be set back."""
+_BACK = {"pause": "resume", "block": "unblock", "install": "uninstall", "live join": "live leave"}
+_BACK |= {back: command for command, back in _BACK.items()}
+"""Commands that leave no run, each with the one that takes it back."""
 _PRIVATE = frozenset({STAGE, MERGED_FROM})
 """Names of fields that stand in an agent's private file."""
 
@@ -108,6 +111,8 @@ class History:
                     if is_undone
                     else f"the last command here was `{command}`, which no bare `fleet undo` takes back"
                 )
+                if back := _BACK.get(command.removeprefix("fleet ")):
+                    why += f", and `fleet {back}` does"
                 raise NoError(f"{why}; nothing was changed. {before}`fleet undo --list` names all runs")
             until = when
         if last is not None:

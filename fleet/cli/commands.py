@@ -216,8 +216,7 @@ def _before(
     if ctx.invoked_subcommand is None:
         _module("dashboard").show()
     elif as_json:
-        why = f"--json goes behind the command and its words: fleet {ctx.invoked_subcommand} ... --json"
-        raise UsageError(f"{why}. Nothing was done")
+        raise UsageError("--json goes behind the whole command, as in `fleet patterns --json`. Nothing was done")
 
 
 def run(words: list[str]) -> int:

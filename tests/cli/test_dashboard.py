@@ -250,6 +250,7 @@ def test_damaged_marks_are_passed_over(w):
 
 def test_json_belongs_behind_a_command(w):
     assert "fleet patterns --json" in w.run("w", "--json", "patterns", expect=2).stderr
+    assert "fleet sidecar --json" not in w.run("w", "--json", "sidecar", "status", expect=2).stderr
 
 
 @pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1"}], ids=str)

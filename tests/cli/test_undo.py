@@ -159,7 +159,9 @@ def test_the_end_of_a_pause_is_not_passed_over(w):
     w.correct("w", LESSON)
     for command in ("pause", "resume"):
         w.run("w", command)
-    assert "the last command here was `fleet resume`" in w.run("w", "undo", expect=1).stderr
+    refused = w.run("w", "undo", expect=1).stderr
+    assert "the last command here was `fleet resume`, which no bare `fleet undo` takes back" in refused
+    assert "`fleet pause` does" in refused
 
 
 def test_the_last_command_is_the_one_after_a_clock_that_ran_ahead_was_set_back(w):
