@@ -222,7 +222,8 @@ _MACHINE = "Fleet-Machine"
 """Trailer with the machine's pseudonym, in commits that bear a person's identity."""
 
 _WORD = re.compile(r"[0-9a-f]{12}")
-_IDENTITY = re.compile(r" *([^<>\x00-\x20\x7f][^<>\x00-\x1f\x7f]{0,199}?) *<([^<>\x00-\x20\x7f]{1,200})>")
+_NONE = r"<>\x00-\x1f\x7f\ud800-\udfff"  # half a pair stands for a byte that is no UTF-8
+_IDENTITY = re.compile(rf" *([^ {_NONE}][^{_NONE}]{{0,199}}?) *<([^ {_NONE}]{{1,200}})>")
 
 
 class Author(NamedTuple):
