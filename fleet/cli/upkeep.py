@@ -107,7 +107,9 @@ def _import_rows(imported: ImportResult, *, is_dry: bool, is_verbose: bool) -> I
         files = counted(sum(map(bool, imported.files.values())), "file")
         yield f"{lessons} and {entries} would be taken from {files}; nothing was written"
     else:
-        yield f"{lessons} read, {imported.patterns_new:,} new; {entries} read, {imported.discoveries_new:,} new"
+        new = sum(each.startswith("p-") for each in imported.stated)
+        again = f" and {more:,} counted for known ones" if (more := imported.patterns_new - new) else ""
+        yield f"{lessons} read, {new:,} new{again}; {entries} read, {imported.discoveries_new:,} new"
     yield from (f"{number:,} left out: {reason}" for reason, number in sorted(imported.skipped.items()))
     yield from (_piece_row(each, f": {each.reason}: ") for each in imported.pieces if is_verbose and each.reason)
 

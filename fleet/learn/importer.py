@@ -54,7 +54,7 @@ class ImportResult(msgspec.Struct):
     """Outcome of an import.
 
     Attributes:
-        patterns: lessons read, and how many of them were new here.
+        patterns: lessons read, and how many of those records had not been counted here.
         discoveries: findings read, and how many were new here.
         skipped: number of records that were understood, and left out on purpose, by reason.
         redacted: number of records from which a secret was removed.
@@ -113,7 +113,8 @@ class ImportResult(msgspec.Struct):
 
     def note(self, draft: Draft) -> None:
         """Add the outcome to a run's draft: an undo of the run removes the parts and retires the lessons."""
-        number = screening.counted(len(self.stated), "lesson or finding", "lessons and findings")
+        taken = {*self.stated, *(each for each, _, _ in self.parts)}
+        number = screening.counted(len(taken), "lesson or finding", "lessons and findings")
         draft.summary, draft.lessons = f"imported {number}", self.stated
         draft.fields = [Field(each, "part", None, part) for each, part, _ in self.parts]
         draft.fields += [Field(each, "seen", seen, None) for each, _, seen in self.parts if each in self.stated]

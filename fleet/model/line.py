@@ -27,7 +27,7 @@ about equal keys, NaN, large integers and lone surrogates, so a line with any of
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
 from typing import Annotated, Any, Literal, TypeVar
@@ -131,6 +131,10 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
     def is_empty(self) -> bool:
         """Return whether a line has no column."""
         return not self.w
+
+    def is_logged(self) -> bool:
+        """Return whether a line has occurrences of its lesson, undone ones included."""
+        return any("seen" in column.n or "seen" in column.parts for column in self.w.values())
 
     def add_of(self, writer: str) -> str:
         """Return a writer's newest add, "" for none."""
@@ -284,6 +288,20 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
                 if field not in winners or is_larger(value, self.w[winners[field]].first[field]):
                     winners[field] = writer
         return winners
+
+    def shown(self, by: str, edited: Mapping[str, tuple[str, str]]) -> "Line":
+        """Return a line with only the words that a lesson shows, each as its writer's, and its first sight.
+
+        ``by``: the writer that saw it first. ``edited``: (stamp, writer) of the fields whose edits are shown.
+        """
+        writers, columns = {**self.wording_writers(), AT: by}, dict[str, Column]()
+        for writer, column in self.w.items():
+            first = {AT: column.first_seen(), **column.first}
+            columns[writer] = Column(
+                first={field: value for field, value in first.items() if writers.get(field) == writer},
+                set={field: edit for field, edit in column.set.items() if edited.get(field) == (edit[0], writer)},
+            )
+        return Line(self.id, {writer: column for writer, column in columns.items() if column != NOTHING})
 
     def wordings(self) -> list[dict[str, Any]]:
         """Return the first wordings of each writer, field to value."""

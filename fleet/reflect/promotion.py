@@ -368,8 +368,8 @@ class Promotions:
         One that a person took in stays.
         """
         rows = self._memory.rows()
-        inside = [each for each in self._lessons.kin([pattern]) if each in rows]
-        ids = [each for each in inside if not self._memory.is_approved(rows[each])]
+        kin = self._lessons.kin([pattern, *self._lessons.wordings(pattern.id)])
+        ids = [each for each in kin if each in rows and not self._memory.is_approved(rows[each])]
         if not ids or Evidence(self._writer.agent, self._settings).due([pattern]):
             return []
         records = [each for each in map(self._lessons.get, ids) if each is not None]

@@ -16,7 +16,7 @@ import msgspec
 from crdt import clock
 from fleet.model import edits, limits, names
 from fleet.model.errors import DiskError, FleetError, NoError, UsageError
-from fleet.model.line import AT, Column, Line, difference, is_version_1, join
+from fleet.model.line import Line, difference, is_version_1, join
 from fleet.model.pattern import MERGED_FROM, PRIVATE, SCOPE, STAGE, Policy, fold
 from fleet.store import config, homes, ingest, replica
 from fleet.store.changes import Changes
@@ -648,19 +648,12 @@ class Writer:
         they do not become the agent's own. The caller has counted what was logged before ``stamp``, as for ``publish``.
         """
         workspace, line = self.workspace, self.line(id_)
-        lesson, shown = fold(line, workspace.policy()), workspace.policy().counted(line).without_field(SCOPE)
+        lesson = fold(line, workspace.policy())
         shared = workspace.patterns.line(id_) or Line(id_)
         own_writers = [name for name in shared.by_writer() if names.agent_of(name) == self.agent]
-        worded = {**shown.wording_writers(), AT: lesson.by}
-        delta = Line(id_)
-        for name, column in shown.w.items():
-            first = {AT: column.first_seen(), **column.first}
-            words = Column(
-                first={field: value for field, value in first.items() if worded.get(field) == name},
-                set={field: edit for field, edit in column.set.items() if lesson.edited.get(field) == (edit[0], name)},
-            )
-            moved = shared.without_field(SCOPE).split_column(name, _MOVED)[1] if name in own_writers else None
-            delta = join(delta, moved or Line(id_, {name: words}))
+        words = workspace.policy().counted(line).without_field(SCOPE).shown(lesson.by, lesson.edited)
+        moved = (shared.without_field(SCOPE).split_column(name, _MOVED)[1] for name in own_writers)
+        delta = join(words, *filter(None, moved))
         private = workspace.own_notes(self.agent, id_) or Line(id_)
         delta = join(delta, edits.restore(delta, self.name, stamp), self.edit(private, SCOPE, PRIVATE))
         if not lesson.is_present:
@@ -680,11 +673,11 @@ class Writer:
             return
         shared = self.workspace.patterns.line(id_) or Line(id_)
         kept = (SCOPE, STAGE, MERGED_FROM, *self.workspace.kept_fields())
-        going = reduce(Line.without_field, kept, private).w
-        own = {name for name in going if names.agent_of(name) == self.agent}
-        delta = Line(id_, {name: column for name, column in going.items() if name in own or name not in shared.w})
+        going = reduce(Line.without_field, kept, private).by_writer()
+        own, known = [name for name in going if names.agent_of(name) == self.agent], shared.by_writer()
+        delta = join(Line(id_), *(part for name, part in going.items() if name in own or name not in known))
         if fold(private).is_present:
-            is_logged = any(shared.add_of(name) or "seen" in {*going[name].n, *going[name].parts} for name in own)
+            is_logged = any(shared.add_of(name) or going[name].is_logged() for name in own)
             delta = delta if is_logged else delta.split_column(self.name, ("add", "rem"))[0]
             if is_logged or not fold(join(shared, delta), self.workspace.policy()).is_present:
                 delta = join(delta, edits.restore(join(shared, delta), self.name, stamp))

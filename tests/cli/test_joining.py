@@ -230,8 +230,9 @@ def test_all_of_it_by_flags_and_a_commit_says_who_learned_what(shell: Shell):
     assert shell.run("velma", "init", "--author", "nobody", expect=2)
 
 
-def test_an_author_that_git_does_not_know_is_refused_before_anything_is_made(shell: Shell):
-    done = shell.run("velma", "init", "--agent", "velma", "--author", "no address", expect=2)
+@pytest.mark.parametrize("author", ["no address", "\udcff <a@b>", "A <\udcff@b>"])
+def test_an_author_that_git_does_not_know_is_refused_before_anything_is_made(shell: Shell, author):
+    done = shell.run("velma", "init", "--agent", "velma", "--author", author, expect=2)
     assert "Nothing was made" in done.stderr
     assert not list((shell.folder / "velma").iterdir())
     done = shell.run("velma", "init", "--agent", "velma", "--author", "\udcff <v@example.org>", expect=2)

@@ -343,6 +343,20 @@ def test_a_lesson_leaves_the_memory_with_any_of_the_occurrences_that_took_it_in(
     assert "a person's yes" in memory.read_text(), "a person took it in"
 
 
+@pytest.mark.parametrize("is_private", [False, True])
+def test_an_import_of_a_known_lesson_calls_it_known_and_its_undo_counts_it(w, is_private):
+    id_ = w.correct("w", LESSON)
+    if is_private:
+        w.run("w", "edit", id_, "--set", "scope=private")
+    (w.folder / "notes.md").write_text(f"- {LESSON}\n- {OTHER}\n")
+    done = w.run("w", "import", str(w.folder / "notes.md")).stdout
+    assert "2 lessons read, 1 new and 1 counted for known ones" in done
+    assert "imported 2 lessons and findings" in w.run("w", "undo", "--list").stdout
+    undo(w)
+    assert shown(w, id_)["seen"] == 1
+    assert known(w) == {LESSON: "candidate", OTHER: "retired"}
+
+
 @pytest.mark.parametrize("name", ["tank", "velma"])
 def test_a_retire_that_is_redone_takes_no_confirmation_that_it_had_not_seen(stage, name):
     """Also where two machines have agents of one name."""
