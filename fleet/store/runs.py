@@ -253,11 +253,12 @@ class Runs:
 
     @contextmanager
     def together(self, agent: str, kind: str) -> Iterator[None]:
-        """Record the runs of a block as the parts of one run, which one undo takes back."""
+        """Record the runs of a block that are of its kind as the parts of one run, which one undo takes back."""
         with self.recording(agent, kind) as draft:
             known = len(self._workspace.runs)
             yield
-            parts = self._workspace.runs[known:]
+            # A log that was counted meanwhile is no part: what is written in it was not this command's.
+            parts = [each for each in self._workspace.runs[known:] if each.startswith(f"{kind}-")]
             draft.fields = [Field(part, PART, None, part) for part in parts]
             loaded = (self._load(self._path(part)) for part in parts)
             draft.summary = "; ".join(run.summary for run in loaded if run is not None)

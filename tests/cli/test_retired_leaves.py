@@ -232,14 +232,17 @@ def test_several_lessons_are_retired_at_once_and_one_undo_brings_all_of_them_bac
     velma = stage.join("velma")
     one, other, third = (stage.correct(velma, f"{LESSON} {number}") for number in range(3))
     alone = json.loads(stage.run(velma, "retire", third, "--json").stdout)
+    with (stage.folder / velma / f"agents/{velma}/corrections.md").open("a") as log:
+        log.write("\n## 2026-11-16 12:00Z — by hand\n**Pattern:** Pin the version of every action\n")
     told = stage.run(velma, "retire", one, third, other, expect=1)
     assert [row.split()[0] for row in told.stdout.splitlines() if " retired: " in row] == [one, other]
     assert f"{third} is retired already" in told.stderr
     taken_back = stage.run(velma, "undo").stdout
     assert f"retired {one}; retired {other}" in taken_back
-    assert {each["id"] for each in stage.patterns(velma)["patterns"]} == {one, other}
+    by_hand = {each["id"] for each in stage.patterns(velma)["patterns"]} - {one, other}
+    assert len(by_hand) == 1, "what was counted on the way is no part of the command"
     stage.run(velma, "undo", re.search(r"`fleet undo (\S+)` redoes it", taken_back)[1])
-    assert not stage.patterns(velma)["patterns"]
+    assert {each["id"] for each in stage.patterns(velma)["patterns"]} == by_hand
     stage.run(velma, "restore", other)
     document = json.loads(stage.run(velma, "retire", other, one, "--json", expect=1).stdout)
     assert [each["id"] for each in document["retired"]] == [other]
