@@ -141,7 +141,7 @@ def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
         UsageError: there is no such setting, it cannot have that value, or the file has it in a form of its own.
     """
     values, path = _checked(workspace.root, texts), workspace.config_file
-    with workspace.locked(), Runs(workspace).recording(workspace.agent(or_guest=True), "config") as draft:
+    with workspace.locked(), Runs(workspace).recording("", "config") as draft:
         try:
             before = workspace.files.read(path)
             text = before.decode("utf-8")

@@ -87,8 +87,9 @@ class History:
         workspace = self._workspace
         finish(workspace)
         here = [(run, by) for run, by in self.listed() if run.machine == workspace.world.machine()]
-        runs = [(run, by) for run, by in here if agent in ("", run.agent)]
-        decided = {each.decision.run for each in Inbox(workspace).entries() if each.decision and each.decision.by}
+        decisions = (each.decision for each in Inbox(workspace).entries())
+        decided = {each.run: each.by for each in decisions if each and each.by}  # one may be on another agent's item
+        runs = [(run, by) for run, by in here if not agent or decided.get(run.id, run.agent) in ("", agent)]
         parts = {field.id for run, _ in runs for field in run.fields if field.name == PART}
         open_runs = [run for run, undone_by in runs if not undone_by and run.id not in parts]
         last = next((run for run in open_runs if run.kind in COMMANDS or run.id in decided), None)

@@ -252,6 +252,22 @@ def test_of_several_agents_in_one_folder_each_takes_back_its_own_last_command(w)
     assert "the last command here was `fleet feedback`" in w.run("w", "undo", "--agent", "a2", expect=1).stderr
 
 
+def test_what_is_no_agents_is_the_last_command_of_whoever_is_named_and_a_decision_is_of_who_gave_it(w):
+    w.run("w", "init", "--agent", "tank")
+    w.run("w", "config", "set", "promotion.mode", "suggest")
+    for number in range(3):
+        pattern = w.correct("w", OTHER, "--trigger", "Bash:ls *", "--session", f"s-{number}")
+    w.run("w", "sync")
+    w.correct("w", LESSON, FLEET_AGENT="tank")
+    item = json.loads(w.run("w", "inbox", "--json").stdout)["waiting"][0]["id"]
+    w.run("w", "inbox", "approve", item, FLEET_AGENT="tank")
+    w.run("w", "guard", pattern, "deny", FLEET_AGENT="tank")
+    w.run("w", "config", "set", "promotion.own", "4", FLEET_AGENT="tank")
+    told = [w.run("w", "undo", FLEET_AGENT="tank").stdout.split("-")[0] for _ in range(3)]
+    assert told == ["taken back: config", "taken back: guard", "taken back: promote"]
+    assert known(w)[LESSON] != "retired"
+
+
 def test_an_agent_that_was_added_stands_in_the_way_of_a_bare_undo_and_one_that_works_here_already_does_not(w):
     w.correct("w", LESSON)
     w.run("w", "init", "--agent", "tnak")
