@@ -138,7 +138,8 @@ def _has_happened(call: Call, ready: Ready, payload: Payload) -> bool:
     """Return whether a command left a commit, or was one that a lesson recommends."""
     if not payload.command:
         return False
-    return Reflog(call.root, payload.cwd or call.root).has_grown() or (ready.has_rows() and bool(call.notes.of("use")))
+    has_grown = Reflog(call.root, payload.cwd or call.root).has_grown(payload.command, call.session)
+    return has_grown or (ready.has_rows() and bool(call.notes.of("use")))
 
 
 def _might_signal(call: Call, prompt: str) -> bool:

@@ -225,11 +225,8 @@ class _HostEvent:
 
     def _running(self) -> set[str]:
         """Return the corrections that were flagged in other sessions which are still running."""
-        return self._folder.flagged_meanwhile(self._idle_ms(), self._call.session)
-
-    def _idle_ms(self) -> float:
-        """Return after how many milliseconds without a call a session counts as ended."""
-        return _config(self._call).reflect.in_environment(os.environ).idle_ms
+        idle_ms = _config(self._call).reflect.in_environment(os.environ).idle_ms
+        return self._folder.flagged_meanwhile(idle_ms, self._call.session)
 
     def _memory_changed(self) -> str:
         """Return a sentence if the agent's memory has changed since its last session started, else ""."""
@@ -443,14 +440,9 @@ class _HostEvent:
         return reply
 
     def _observe(self) -> None:
-        """Note new commits, and lessons that were used: shown first, then their command was run and succeeded.
-
-        While other sessions run, a commit waits for a command that names git, which very likely made it.
-        """
+        """Note new commits, and lessons that were used: shown first, then their command was run and succeeded."""
         call, payload = self._call, self._payload
-        if Reflog(call.root, payload.cwd or call.root).has_grown() and (
-            re.search(r"\bgit\b", payload.command) or not self._folder.running(self._idle_ms(), call.session)
-        ):
+        if Reflog(call.root, payload.cwd or call.root).has_grown(payload.command, call.session):
             _observing().note_commits(call, payload.cwd)
         for pattern in self._notes.of(_use_of(payload.command)) if payload.has_ended else ():
             if self._notes.claim(f"used {pattern}"):

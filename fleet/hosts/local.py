@@ -46,6 +46,7 @@ _WORD_CHARS_MAX = 80
 _WHAT_CHARS_MAX = 600
 _CONFIG_BYTES_MAX = 1024 * 1024
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+_IDLE_MS = 30 * 60_000  # as ``[reflect] idle_min`` where it is not set: a hook that has nothing to do parses no TOML
 _REFLOG = "reflog"
 _REFLOG_READ_MAX = 256 * 1024
 _LINK_BYTES_MAX = 4096
@@ -247,8 +248,10 @@ class SessionNotes:
 
     def read_to(self) -> int | None:
         """Return the offset up to which the transcript is read; None for nowhere."""
-        notes = [note.removeprefix("read ") for _, note, _ in _noted(self._folder, f"{self._name}.read")]
-        return int(notes[0]) if notes and notes[0].strip().isdecimal() else None
+        # A session that an earlier fleet began has it among the notes, in the last of such lines.
+        noted = _noted(self._folder, f"{self._name}.read") or _noted(self._folder, self._name)[::-1]
+        read = (note.removeprefix("read ").strip() for _, note, _ in noted if note.startswith("read "))
+        return next((int(each) for each in read if each.isdecimal()), None)
 
     def note_read(self, offset: int) -> None:
         """Note the offset up to which the transcript is read."""
@@ -320,9 +323,13 @@ class Reflog:
         size = self._folder.read(_REFLOG, self._name, bytes_max=_MARK_BYTES_MAX).partition(b" ")[0]
         return int(size) if size.isdigit() else -1
 
-    def has_grown(self) -> bool:
-        """Return whether the reflog has another size than at the last reading. Only its size is looked up."""
-        return self._size >= 0 and self._size != self._known()
+    def has_grown(self, command: str, session: str) -> bool:
+        """Return whether the reflog has another size than at the last reading, likely by the command of the session.
+
+        While other sessions run, it waits for a command that names git, which very likely made what is new.
+        """
+        is_larger = self._size >= 0 and self._size != self._known()
+        return is_larger and ("git" in command or not self._folder.running(_IDLE_MS, session))
 
     def pass_over(self) -> None:
         """Note the reflog as read, since its commits are older than this session."""

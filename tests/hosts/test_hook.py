@@ -1567,6 +1567,20 @@ def test_nothing_to_do_imports_next_to_nothing(place, event, payload):
     assert "fleet.app.events" not in modules
 
 
+def test_a_commit_that_waits_for_a_command_of_git_costs_other_commands_nothing(place):
+    subprocess.run(["git", "init", "--quiet"], cwd=place.folder, check=True)
+    log, ls = place.folder / ".git/logs/HEAD", bash("ls", tool_response={"stdout": "x"})
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("")
+    for session in ("s", "other"):
+        place.hook("UserPromptSubmit", {"session_id": session, "prompt": "hi", "transcript_path": "/t"})
+    place.hook("PostToolUse", {"session_id": "s", **bash("git status", tool_response={"stdout": "x"})})
+    log.write_text("0 1 V <v@x> 1795262400 +0000\tcommit: by whatever command\n")
+    assert "fleet.app.events" not in imported_by(place, "PostToolUse", ls)
+    git = bash("git log", tool_response={"stdout": "x"})
+    assert "fleet.app.events" in imported_by(place, "PostToolUse", git)
+
+
 @pytest.mark.parametrize(
     ("text", "is_said"),
     [
