@@ -322,9 +322,10 @@ class Corrections:
             now = self._target("", known.id).lesson or known
         if normalise(right) not in ("", normalise(now.correct)):
             result.other_right = now.correct
-        pairs = {name: (known.fields.get(name), now.fields.get(name)) for name in ("text", "correct", "tags", *LOGGED)}
-        if known.is_present:  # else the undo retires it
-            result.changed = tuple((name, *pair) for name, pair in pairs.items() if pair[0] != pair[1])
+        names = ("text", "correct", "tags", *LOGGED) if known.is_present else ()  # else the undo retires it
+        own = (name for name in names if now.edited.get(name) == known.edited.get(name))  # others may edit meanwhile
+        pairs = ((name, known.fields.get(name), now.fields.get(name)) for name in own)
+        result.changed = tuple(each for each in pairs if each[1] != each[2])
 
     def _warn_of_purge(self, target: _Target) -> None:
         """Warn of a lesson that stays without words, since a purge also covers the values that we will write."""

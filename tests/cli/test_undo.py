@@ -252,6 +252,24 @@ def test_of_several_agents_in_one_folder_each_takes_back_its_own_last_command(w)
     assert "the last command here was `fleet feedback`" in w.run("w", "undo", "--agent", "a2", expect=1).stderr
 
 
+def test_what_somebody_edits_while_an_occurrence_is_logged_is_no_part_of_its_undo(w, monkeypatch):
+    id_, log_lock = w.correct("w", LESSON), Workspace.log_lock
+
+    def waits(*given: Any) -> Any:
+        monkeypatch.setattr(Workspace, "log_lock", log_lock)
+        w.run("w", "edit", id_, "--set", "right=Quote all of them", "--set", "category=shell")
+        return log_lock(*given)
+
+    monkeypatch.setattr(Workspace, "log_lock", waits)
+    w.run("w", "correct", "--wrong", "w", "--right", "r", "--pattern", LESSON, "--tag", "sh")
+    undo(w)
+    assert {name: fields(w, id_)[name]["value"] for name in ("correct", "category", "tags")} == {
+        "correct": "Quote all of them",
+        "category": "shell",
+        "tags": [],
+    }
+
+
 def test_what_is_no_agents_is_the_last_command_of_whoever_is_named_and_a_decision_is_of_who_gave_it(w):
     w.run("w", "init", "--agent", "tank")
     w.run("w", "config", "set", "promotion.mode", "suggest")
