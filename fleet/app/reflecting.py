@@ -225,17 +225,16 @@ def leave(workspace: Workspace, agent: str, pattern_id: str) -> None:
 
 
 def weigh_anew(workspace: Workspace, agent: str, pattern_id: str) -> list[str]:
-    """Weigh the evidence of a lesson whose counts an undo changed; return the ids that left an agent's memory for it.
-
-    A lesson that is due again enters it.
-    """
+    """Weigh the evidence of a lesson whose counts an undo changed; return what entered or left an agent's memory."""
     with workspace.writing(agent) as writer:
         lessons = records_of(workspace, agent, Weighing(workspace).last_clusters())
         lesson = _whole(lessons, pattern_id, agent)
         if lesson is None:
             return []
-        _promote_due(writer, [lesson], lessons)
-        return Promotions(writer, lessons).leave_undue(lesson)
+        due = _promote_due(writer, [lesson], lessons)
+        entered = [f"{each.id} stands in {agent}'s memory: {each.evidence}" for each in due]
+        left = Promotions(writer, lessons).leave_undue(lesson)
+        return entered + [f"{each} left {agent}'s memory: it was not seen often enough" for each in left]
 
 
 def forget(workspace: Workspace, pattern_id: str) -> None:

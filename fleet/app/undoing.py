@@ -320,8 +320,7 @@ class _Undoing:
         """Weigh anew what the memory has of lessons whose occurrences are undone, or count again."""
         ids = dict.fromkeys(str(each.after or each.before) for each in inverse.fields if each.name == "entry")
         for id_ in ids if not self._workspace.is_guest(self._agent) else ():
-            for left in reflecting.weigh_anew(self._workspace, self._agent, id_):
-                self._did.append(f"{left} left {self._agent}'s memory: it was not seen often enough")
+            self._did += reflecting.weigh_anew(self._workspace, self._agent, id_)
 
     def _may_change(self, lesson: Pattern, *, is_counted: bool) -> bool:
         if is_counted:

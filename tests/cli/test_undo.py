@@ -358,6 +358,13 @@ def test_a_command_that_could_not_be_noted_is_not_passed_over_for_the_one_before
     w.run("w", "undo", expect=1)
 
 
+def test_a_lesson_that_was_seen_once_more_stands_in_the_memory_though_what_took_it_in_is_undone(w):
+    for each in range(4):
+        id_ = w.correct("w", LESSON, "--session", f"s-{each}")
+    assert f"{id_} stands in velma's memory: seen 3 by velma" in undo(w, listed(w)[1]["id"])["did"]
+    assert LESSON in (w.folder / "w/agents/velma/memory.md").read_text()
+
+
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_lesson_leaves_the_memory_with_any_of_the_occurrences_that_took_it_in(w, number):
     for each in range(3):
