@@ -24,7 +24,7 @@ from fleet.learn import counting
 from fleet.learn.attempts import AttemptLog
 from fleet.learn.counting import CountedLog
 from fleet.learn.journal import Journal
-from fleet.model import names
+from fleet.model import limits, names
 from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError, FleetError, NoError, UsageError
 from fleet.model.line import Line
@@ -66,7 +66,7 @@ _CHECK_MS = 7 * 86_400_000
 _COUNT_S = 0.3
 """Limit for counting a log in which somebody wrote by hand, seconds: the next command counts it, too."""
 _TIDY_S = 2.0
-"""Time that a session's start waits for the lock of the memory: a retired lesson is not shown in any case."""
+"""Time that a session's start waits for the lock of the memory, and of the guards: a retired lesson is not shown anyway."""
 
 _Triggered = tuple[Pattern, str]
 """Lesson and its trigger, given or derived from its words."""
@@ -122,7 +122,7 @@ class SessionStart:
         delimiter, lessons = f"fleet-{workspace.world.entropy(8).hex()}", _Lessons(workspace, self._agent)
         start, short = self._texts(delimiter, lessons, int(since), left, sessions)
         start.generation, start.warning = generation, self._warning()
-        Guards(workspace).make_ready()
+        Guards(workspace).make_ready(_TIDY_S)
         if not sessions:
             with suppress(DiskError):  # on a read-only disk it is made each time
                 _put(workspace, self._ready.start_file, start.rendered(delimiter, files))
@@ -514,10 +514,10 @@ class Guards:
             state.disagree(_GUARD, raw)
         self.make_ready()
 
-    def make_ready(self) -> None:
-        """Cache the table that a hook reads before each step."""
+    def make_ready(self, wait_s: float = limits.LOCK_WAIT_S) -> None:
+        """Cache the table that a hook reads before each step; ``wait_s``: for another process that does."""
         # A read-only disk, a damaged database: the cached one stays valid. Under the lock no older table replaces it.
-        with suppress(FleetError), self._workspace.lock(_GUARD):
+        with suppress(FleetError), self._workspace.lock(_GUARD, wait_s):
             rows = [
                 [each.id, each.trigger, each.lesson, each.decision, each.until] for each in self.all() if each.lesson
             ]

@@ -2,10 +2,13 @@
 
 import json
 import threading
+import time
+from contextlib import closing
 
 import pytest
 
 from fleet.app import starting
+from fleet.model import limits
 from fleet.recall import ready
 from fleet.store.workspace import Workspace
 
@@ -71,6 +74,17 @@ def test_the_last_decision_counts_and_a_refusal_before_a_question(place, lesson)
     what, why = decided(place)
     assert what == "deny"
     assert "Friday" in why
+
+
+def test_a_start_waits_shortly_for_a_process_that_stopped_while_it_rendered_the_table(place, lesson, monkeypatch):
+    place.fleet("guard", lesson, "deny")
+    place.fleet("correct", "--wrong", "w", "--right", "r", "--pattern", "Something that a start lacks")
+    monkeypatch.setattr(starting, "_TIDY_S", 0.1)
+    with closing(Workspace(place.folder)) as stopped, stopped.lock("guard"):
+        began_s = time.monotonic()
+        assert "Something that a start lacks" in place.fleet("start").stdout
+        assert time.monotonic() - began_s < limits.LOCK_WAIT_S / 2
+    assert decided(place)[0] == "deny"
 
 
 def test_a_decision_that_is_made_while_a_start_is_rendered_holds(place, lesson, monkeypatch):
