@@ -66,7 +66,7 @@ _CHECK_MS = 7 * 86_400_000
 _COUNT_S = 0.3
 """Limit for counting a log in which somebody wrote by hand, seconds: the next command counts it, too."""
 _TIDY_S = 2.0
-"""Time that a session's start waits for the lock of the memory, and of the guards: a retired lesson is not shown anyway."""
+"""Time that a session's start waits for the lock of the memory, and of the guards: no retired lesson is shown."""
 
 _Triggered = tuple[Pattern, str]
 """Lesson and its trigger, given or derived from its words."""
