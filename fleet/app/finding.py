@@ -195,8 +195,8 @@ class ListFilter(NamedTuple):
             shared = patterns.lessons() if is_all else patterns.best("sight", (count or 0) + len(private) + spare)
             # A cluster as a whole may be among the best, though none of its wordings is.
             candidates = {each.id: each for each in chain(shared, clustered.values())} | private
-            listed = (record for record in candidates.values() if record.is_listed)
-            groups = {cluster.lesson.id: cluster for cluster in clusters.grouped(listed, clustered.get)}
+            listed = [record for record in candidates.values() if record.is_listed]
+            groups = {cluster.lesson.id: cluster for cluster in clusters.grouped(listed, lambda _: clustered)}
             order = ranked((cluster.lesson for cluster in groups.values()), "sight")
             rows = [(groups[lesson.id], "") for lesson in order]
             total = counted(workspace, clusters)
