@@ -409,7 +409,7 @@ class Weighing:
                 return clusters
             words, comparison = _words_of(patterns, own), self.compared()
             cosines = Embeddings(self._workspace).alike(list(words), LIKELY_MIN, PARTNERS_MAX)
-            more = _merged_words(patterns, words)
+            more = islice(_merged_words(patterns, words), LESSONS_MAX)
             clusters = Clusters.among(words, patterns.lessons_of, cosines, frozenset(key[2]), comparison, more)
         with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
             set_meta(writing, _META, msgspec.json.encode((digest, clusters)).decode())
