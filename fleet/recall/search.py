@@ -295,7 +295,7 @@ class _Sources:
         return [(id_, _lesson(lessons[id_], wordings.get(id_, ()))) for id_ in ids]
 
     def _of_pages(self, pairs: Sequence[tuple[Page, Section]]) -> list[_Found]:
-        """Return the hits in sections under the ids of their lessons; of retired ones only where they were asked for."""
+        """Return the hits in sections under the ids of their lessons; of retired ones only where they are asked for."""
         patterns, found = self._workspace.patterns, list[_Found]()
         ids = [patterns.same_text(section.lesson) if section.lesson else "" for _, section in pairs]
         known = [store.lessons_of(filter(None, ids)) for store in self._stores]
