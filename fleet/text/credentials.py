@@ -194,8 +194,8 @@ def _innocent_by_head() -> dict[str, tuple[str, ...]]:
 
 def _has_innocent_word(low: str) -> bool:
     """Return whether a value has one of 400 words: each head in it is looked up, since a search for each is slow."""
-    by_head, heads = _innocent_by_head(), ((low[at : at + _HEAD_CHARS], at) for at in range(len(low)))
-    return any(low.startswith(by_head[head], at) for head, at in heads if head in by_head)
+    by_head = _innocent_by_head()
+    return any(low.startswith(by_head.get(low[at : at + _HEAD_CHARS], ()), at) for at in range(len(low)))
 
 
 def _loose(text: str) -> Iterator[_Span]:
