@@ -35,7 +35,7 @@ def rendered_page(workspace: Workspace) -> bytes:
         spare = sum(map(len, clusters.groups)) + 2 * len(clusters.opposed)  # at most so many are no item of the list
         best = patterns.best("sight", min(count + spare, _SPARE * count))
         best_ids = {each.id for each in best}
-        others = (group[0] for group in clusters.groups if best_ids.isdisjoint(group))
+        others = [group[0] for group in clusters.groups if best_ids.isdisjoint(group)]
         best += patterns.lessons_of(others).values()  # a cluster as a whole may be among the best
         shown, opposed = clusters.grouped(best, patterns.lessons_of), _opposed(clusters, patterns.lessons_of)
         total = patterns.count() - _inside(clusters)

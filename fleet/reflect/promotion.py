@@ -67,7 +67,7 @@ class Lessons:
     def retired(self, ids: Collection[str]) -> dict[str, Pattern]:
         """Return which of some records are of lessons that the clan retired; one that nobody ever logged is none."""
         of = {each: self._source(each) for each in ids}
-        found = (source.lessons_of(each for each in ids if of[each] is source) for source in {*of.values()})
+        found = (source.lessons_of([each for each in ids if of[each] is source]) for source in {*of.values()})
         lessons = {id_: each for lessons in found for id_, each in lessons.items()}
         return {id_: each for id_, each in lessons.items() if each.state == RETIRED or (each.adds and not each.live)}
 

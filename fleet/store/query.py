@@ -236,7 +236,7 @@ class Patterns(_Table):
         """Return the merged sets that an order lists, each as one lesson."""
         published = " AND published = 1" if order == "published" else ""  # of a published set, some record is
         rows = self._rows(f"SELECT id FROM pattern WHERE {_IN_SETS}{published}")
-        lessons = {each.id: each for each in self.lessons_of(id_ for (id_,) in rows).values()}
+        lessons = {each.id: each for each in self.lessons_of([id_ for (id_,) in rows]).values()}
         return [each for each in lessons.values() if _is_listed(each, order)]
 
     def count(self) -> int:
@@ -246,7 +246,7 @@ class Patterns(_Table):
         rows = self._rows(f"SELECT id FROM pattern WHERE listed AND {_IN_SETS}")
         listed = {grouped.get(each, [each])[0] for (each,) in rows}
         # Of a set without a listed record, one may be present, and another have the words.
-        others = self.lessons_of(each for each, group in grouped.items() if group[0] not in listed)
+        others = self.lessons_of([each for each, group in grouped.items() if group[0] not in listed])
         return int(alone) + len(listed) + len({each.id for each in others.values() if each.is_listed})
 
     def count_left_out(self) -> int:
