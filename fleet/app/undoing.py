@@ -31,7 +31,7 @@ from fleet.reflect.records import Records
 from fleet.share.git import Address
 from fleet.store import consent
 from fleet.store.homes import CONFIG
-from fleet.store.runs import COMMANDS, PART, UNDO, Field, Run, Runs
+from fleet.store.runs import COMMANDS, OF_NO_AGENT, PART, UNDO, Field, Run, Runs
 from fleet.store.workspace import Workspace
 
 _PENDING = "undoing"
@@ -87,7 +87,7 @@ class History:
         workspace = self._workspace
         finish(workspace)
         here = [(run, by) for run, by in self.listed() if run.machine == workspace.world.machine()]
-        runs = [(run, by) for run, by in here if agent in ("", run.agent)]
+        runs = [(run, by) for run, by in here if agent in ("", run.agent) or run.kind in OF_NO_AGENT]
         decided = {each.decision.run for each in Inbox(workspace).entries() if each.decision and each.decision.by}
         parts = {field.id for run, _ in runs for field in run.fields if field.name == PART}
         open_runs = [run for run, undone_by in runs if not undone_by and run.id not in parts]

@@ -36,6 +36,8 @@ COMMANDS = frozenset(
     )
 )
 """Kinds of the runs that a person's commands leave (``Runs.recording``)."""
+OF_NO_AGENT = frozenset(("guard", "decide", "config"))
+"""Those that are no agent's own: whoever is named to act takes them back."""
 PART = "run"
 """Name of the field by which a run refers to another run that is a part of it."""
 COMMANDS_KEPT_MAX = 300

@@ -252,6 +252,15 @@ def test_of_several_agents_in_one_folder_each_takes_back_its_own_last_command(w)
     assert "the last command here was `fleet feedback`" in w.run("w", "undo", "--agent", "a2", expect=1).stderr
 
 
+@pytest.mark.parametrize("agent", ["w", "a1"])
+def test_a_setting_and_a_guard_are_taken_back_by_whichever_agent_is_named(w, agent):
+    id_ = w.correct("w", LESSON, "--trigger", "Bash:git push*", FLEET_AGENT=agent)
+    w.run("w", "config", "set", "sleep.zone", "Europe/Berlin", FLEET_AGENT=agent)
+    w.run("w", "guard", id_, "deny", FLEET_AGENT=agent)
+    for kind in ("guard", "config", "correct"):
+        assert json.loads(w.run("w", "undo", "--json", FLEET_AGENT=agent).stdout)["kind"] == kind
+
+
 def test_an_agent_that_was_added_stands_in_the_way_of_a_bare_undo_and_one_that_works_here_already_does_not(w):
     w.correct("w", LESSON)
     w.run("w", "init", "--agent", "tnak")
