@@ -532,11 +532,10 @@ class _Backlog:
     def _lost_words(self, line: Line, records: Sequence[Record]) -> Line:
         """Return text and right way of a lesson if no column has them any more, and the log still does."""
         fields = fold(line).fields
-        if fields.get("text") and fields.get("correct"):
+        lost = [name for name in ("text", "correct") if name not in fields]  # one that was emptied is not lost
+        if not lost:
             return Line(line.id)
-        logged = self._fields(line, records)
-        lost = [name for name in ("text", "correct") if not fields.get(name)]
-        missing = {name: value for name, value in logged.items() if name in lost}
+        missing = {name: value for name, value in self._fields(line, records).items() if name in lost}
         return edits.part(line, line.id, "0" * 16, missing, self._writer.name, "", seen=0)
 
     def _fields(self, line: Line, records: Sequence[Record]) -> dict[str, object]:

@@ -252,6 +252,20 @@ def test_of_several_agents_in_one_folder_each_takes_back_its_own_last_command(w)
     assert "the last command here was `fleet feedback`" in w.run("w", "undo", "--agent", "a2", expect=1).stderr
 
 
+def test_a_right_way_that_was_taken_back_does_not_come_back_where_the_log_is_read_again(w):
+    w.correct("w", LESSON, "--right", "zz: leave the quotes out")
+    undo(w)
+    log = w.folder / "w/agents/velma/corrections.md"
+    with log.open("a") as file:
+        file.write(f"\n## 2026-11-20 10:00Z\n**What I got wrong:** w\n**Pattern:** {LESSON}\n")
+    w.run("w", "sync")
+    undo(w, next(each["id"] for each in listed(w) if each["kind"] == "count"))
+    shards = b"".join(path.read_bytes() for path in (w.folder / "w/clan-learnings/patterns.d").iterdir())
+    log.write_text(f"<!-- a remark -->\n{log.read_text()}")
+    w.run("w", "sync")
+    assert b"".join(path.read_bytes() for path in (w.folder / "w/clan-learnings/patterns.d").iterdir()) == shards
+
+
 @pytest.mark.parametrize("agent", ["w", "a1"])
 def test_a_setting_and_a_guard_are_taken_back_by_whichever_agent_is_named(w, agent):
     id_ = w.correct("w", LESSON, "--trigger", "Bash:git push*", FLEET_AGENT=agent)
