@@ -8,7 +8,7 @@ The id of the run is stored before anything is changed, so the next command fini
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from fleet.learn.signals import Signals
 from fleet.model import edits, names
 from fleet.model.errors import NoError
 from fleet.model.line import Line, canonical
-from fleet.model.pattern import MERGED_FROM, MERGED_INTO, REDACTED, SCOPE, STAGE, Pattern, fold
+from fleet.model.pattern import MERGED_FROM, MERGED_INTO, PRIVATE, REDACTED, SCOPE, STAGE, Pattern, fold
 from fleet.reflect import records
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.inbox import APPROVED, Inbox
@@ -126,9 +126,11 @@ def undo(workspace: Workspace, run_id: str | None = None) -> Undone:
     Raises:
         NoError: there is no such run, it is undone already, or it cannot be.
     """
-    with workspace.lock("undo"):
+    run = Runs(workspace).find(run_id) if run_id is not None else History(workspace).last_command()
+    is_hiding = any((field.name, field.before) == (SCOPE, PRIVATE) for field in run.fields)
+    # A sync that has begun may send the lesson until it ends; and a sync finishes an undo.
+    with workspace.lock("sync") if is_hiding else nullcontext(), workspace.lock("undo"):
         _finish_pending(workspace)
-        run = Runs(workspace).find(run_id) if run_id is not None else History(workspace).last_command()
         if by := Runs(workspace).undone().get(run.id):
             redo = f". `fleet undo {by}` redoes it" if _can_be_undone(Runs(workspace).find(by)) else ", for good"
             raise NoError(f"{run.id} is taken back already, by {by}; nothing was changed{redo}")
