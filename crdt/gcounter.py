@@ -4,14 +4,15 @@ A map of replica to that replica's own total, never an increment. Source: RR-750
 """
 
 from collections.abc import Mapping
+from itertools import chain
 
 Counts = dict[str, int]
 
 
-def join(mine: Mapping[str, int], theirs: Mapping[str, int]) -> Counts:
+def join(*states: Mapping[str, int]) -> Counts:
     """Return the pointwise maximum. A replica that is missing counts 0, so a 0 is not kept."""
-    joined = {replica: total for replica, total in mine.items() if total > 0}
-    for replica, total in theirs.items():
+    joined: Counts = {}
+    for replica, total in chain.from_iterable(each.items() for each in states):
         if total > joined.get(replica, 0):
             joined[replica] = total
     return joined

@@ -7,14 +7,15 @@ for the version-vector entry. Removes are kept: they make a late, old add harmle
 """
 
 from collections.abc import Mapping
+from itertools import chain
 
 Slots = dict[str, str]
 
 
-def join(mine: Mapping[str, str], theirs: Mapping[str, str]) -> Slots:
-    """Return per replica the larger stamp. The same function joins add slots and remove slots."""
-    joined = dict(mine)
-    for replica, stamp in theirs.items():
+def join(*states: Mapping[str, str]) -> Slots:
+    """Return per replica the largest stamp. The same function joins add slots and remove slots."""
+    joined: Slots = {}
+    for replica, stamp in chain.from_iterable(each.items() for each in states):
         if stamp > joined.get(replica, ""):
             joined[replica] = stamp
     return joined

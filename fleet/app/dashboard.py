@@ -89,7 +89,7 @@ def _state(workspace: Workspace, agent: str) -> dict[str, Any]:
 def _news_since(workspace: Workspace, compared: Clusters, generation: int, since: str) -> dict[str, Any]:
     """Return the lessons and discoveries that came or occurred again since a person's last look; none at the first."""
     wordings = workspace.patterns.since(generation, _NEW_MAX) if since else []
-    lessons = [each.lesson for each in compared.grouped(wordings, workspace.patterns.lesson)]
+    lessons = [each.lesson for each in compared.grouped(wordings, workspace.patterns.lessons_of)]
     total = workspace.patterns.count_since(generation) if since else 0
     ids = workspace.discoveries.changed(generation) if since else []
     retracted = workspace.discoveries.retracted()
@@ -113,9 +113,8 @@ def _row(each: Pattern | Discovery, text: str) -> dict[str, Any]:
 def _promoted(workspace: Workspace, since: str) -> Iterator[dict[str, str]]:
     """Yield the lessons that entered memories of the agents here since a person looked."""
     for agent in workspace.agents_here():
-        for id_ in AgentMemory(workspace, agent).standing().lessons:
-            lesson = workspace.patterns.lesson(id_)
-            if lesson is not None and lesson.edited.get("state", ("", ""))[0] > since:
+        for id_, lesson in workspace.patterns.lessons_of(AgentMemory(workspace, agent).standing().lessons).items():
+            if lesson.edited.get("state", ("", ""))[0] > since:
                 yield {"agent": agent, "id": id_, "text": readable(lesson.text)}
 
 

@@ -14,7 +14,7 @@ from fleet.model import limits, names
 from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.errors import FleetError, NoError, UsageError
-from fleet.model.pattern import PRIVATE, SCOPE, STAGE, Merges, Pattern, Policy, fold, merged
+from fleet.model.pattern import PRIVATE, SCOPE, STAGE, Pattern, Policy, fold
 from fleet.recall.wording import ROW_CHARS_MAX, Renderer, day, not_working
 from fleet.reflect.clusters import NOT_COMPARED, Clusters, Wordings
 from fleet.reflect.housekeeping import Stage
@@ -195,8 +195,8 @@ class ListFilter(NamedTuple):
             shared = patterns.lessons() if is_all else patterns.best("sight", (count or 0) + len(private) + spare)
             # A cluster as a whole may be among the best, though none of its wordings is.
             candidates = {each.id: each for each in chain(shared, clustered.values())} | private
-            listed = (record for record in candidates.values() if record.is_listed)
-            groups = {cluster.lesson.id: cluster for cluster in clusters.grouped(listed, clustered.get)}
+            listed = [record for record in candidates.values() if record.is_listed]
+            groups = {cluster.lesson.id: cluster for cluster in clusters.grouped(listed, lambda _: clustered)}
             order = ranked((cluster.lesson for cluster in groups.values()), "sight")
             rows = [(groups[lesson.id], "") for lesson in order]
             total = counted(workspace, clusters)
@@ -259,10 +259,7 @@ def _everything(patterns: Patterns) -> Iterator[tuple[Pattern, str]]:
 
     The first record of a merged set is yielded as the merged lesson, the others as they were logged.
     """
-    lessons: dict[str, Pattern] = {}
-    for group in Merges(patterns.merge_targets()).groups():
-        if members := patterns.some(group):
-            lessons |= dict.fromkeys([member.id for member in members], merged(members))
+    lessons = patterns.lessons_of(patterns.groups())
     for record in patterns.records():
         lesson = lessons.get(record.id, record)
         if lesson.id == record.id and lesson.text:

@@ -359,7 +359,7 @@ def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool
         entered = [reflecting.promote_logged(workspace, each, lesson.id, seen, ids) for each in workspace.agents_here()]
         promoted = tuple(memory for memory, _ in entered if memory)
         draft.fields += [Field(lesson.id, "state", lesson.state, edits.PUBLISHED)] if promoted else []
-    [grouped] = reflecting.current_clusters(workspace).grouped([lesson], workspace.patterns.lesson)
+    [grouped] = reflecting.current_clusters(workspace).grouped([lesson], workspace.patterns.lessons_of)
     others = [each for each in ids if each != lesson.id]
     return _LessonChange(lesson, others, source, promoted, grouped.lesson.count("seen"))
 

@@ -14,7 +14,7 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.pattern import Merges, Pattern, fold, merged
 from fleet.recall.wording import Pages, Share
-from fleet.reflect.clusters import Clusters, Comparison, Wordings
+from fleet.reflect.clusters import Clusters, Comparison, Lookup, Wordings
 from fleet.share.remote import Files
 from fleet.store.lines import DISCOVERIES, PATTERNS, LineReader, lesson_lines
 from fleet.store.query import ranked
@@ -35,9 +35,9 @@ def rendered_page(workspace: Workspace) -> bytes:
         spare = sum(map(len, clusters.groups)) + 2 * len(clusters.opposed)  # at most so many have no item of their own
         best = patterns.best("sight", min(count + spare, _SPARE * count))
         best_ids = {each.id for each in best}
-        others = (patterns.lesson(group[0]) for group in clusters.groups if best_ids.isdisjoint(group))
-        best += [each for each in others if each is not None]  # a cluster as a whole may be among the best
-        shown, opposed = clusters.grouped(best, patterns.lesson), _opposed(clusters, patterns.lesson)
+        others = [group[0] for group in clusters.groups if best_ids.isdisjoint(group)]
+        best += patterns.lessons_of(others).values()  # a cluster as a whole may be among the best
+        shown, opposed = clusters.grouped(best, patterns.lessons_of), _opposed(clusters, patterns.lessons_of)
         total = patterns.count() - _inside(clusters)
         return _page(shown, Pages(workspace.emoji()), opposed, total=total, count=count)
 
@@ -68,10 +68,11 @@ def _inside(clusters: Clusters) -> int:
     return sum(len(group) - 1 for group in clusters.groups)
 
 
-def _opposed(clusters: Clusters, lookup: Callable[[str], Pattern | None]) -> list[tuple[Pattern, Pattern]]:
+def _opposed(clusters: Clusters, lookup: Lookup) -> list[tuple[Pattern, Pattern]]:
     """Return the pairs of contradicting lessons; two clusters are one pair, whichever of their wordings contradict."""
     two_clusters = dict.fromkeys(tuple(sorted((clusters.of(a), clusters.of(b)))) for a, b, *_ in clusters.opposed)
-    found = ([[one for id_ in ids if (one := lookup(id_))] for ids in two] for two in two_clusters)
+    lessons = lookup([id_ for two in two_clusters for ids in two for id_ in ids])
+    found = ([[lessons[id_] for id_ in ids if id_ in lessons] for ids in two] for two in two_clusters)
     return [(Clusters.spoken_for(a), Clusters.spoken_for(b)) for a, b in found if a and b]
 
 
@@ -91,16 +92,16 @@ def of_branch(read: Callable[[str], bytes], comparisons: Comparison | None = Non
     discoveries = _discoveries(log)
     best = {each.id: each for each in clan.best}
     texts = {each.id: each.text for each in clan.best if each.state != "retired"}
-    clusters = Clusters.among(texts, best.get, last=comparisons)
-    total, opposed = clan.total - _inside(clusters), _opposed(clusters, best.get)
+    clusters = Clusters.among(texts, lambda _: best, last=comparisons)
+    total, opposed = clan.total - _inside(clusters), _opposed(clusters, lambda _: best)
     pages: Files = {}
     if lessons:
-        shown = clusters.grouped(clan.best, best.get)
+        shown = clusters.grouped(clan.best, lambda _: best)
         pages[PAGE] = _page(shown, rendered, opposed, total=total, count=limits.PAGE_LESSONS_MAX)
     if log:
         pages[DISCOVERIES_PAGE] = rendered.discoveries(discoveries).encode()
     shares = _shares(clan, clusters, discoveries)
-    newest = [each.lesson for each in clusters.grouped(clan.newest, best.get)]
+    newest = [each.lesson for each in clusters.grouped(clan.newest, lambda _: best)]
     pages[FRONT_PAGE] = rendered.front(newest, discoveries, shares, total=total, opposed=opposed).encode()
     return pages
 

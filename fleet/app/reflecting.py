@@ -257,7 +257,7 @@ def stats(workspace: Workspace) -> Stats:
     shown = Exposures(workspace.state).shown(agents, lambda each: exposure.promoted_ms(lesson(each)))
     listed_here = (record for each in shown if (record := lesson(each)) is not None and record.is_listed)
     listed = {each.id: each for each in (*patterns.used(), *listed_here)}
-    grouped = compared.grouped((listed[each] for each in sorted(listed)), lesson)
+    grouped = compared.grouped([listed[each] for each in sorted(listed)], patterns.lessons_of)
     wordings = {each.lesson.id: each.ids for each in grouped}
     counted = (each for agent in agents for each in CountedLog(workspace, agent).occurrences())
     now_ms = workspace.world.wall_ms()

@@ -17,7 +17,7 @@ from fleet.learn.discoveries import Findings
 from fleet.learn.importer import LogPage
 from fleet.learn.purge import Purge, follow_marks
 from fleet.model import limits
-from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
+from fleet.model.errors import BusyError, FleetError, NoError, UsageError
 from fleet.model.line import Line
 from fleet.model.pattern import REDACTED
 from fleet.reflect import evidence
@@ -496,15 +496,12 @@ class Membership:
     def remote(self, *, yes: bool = False) -> GitRemote | None:
         """Return the clan's remote if somebody here has agreed to it, or does now with ``yes``; None without one.
 
-        Raises ``ConsentNeededError`` where nobody has, ``RefusedError`` for what is not safe to hand to git.
+        Raises ``ConsentNeededError`` where nobody has, ``UsageError`` for what is not safe to hand to git.
         """
         share = self._workspace.config.share
         if not (named := self._url()):
             return None
-        try:
-            address, branch = Address.checked(named), check_branch(share.branch)
-        except UsageError as why:
-            raise RefusedError(f"{config.FILE_NAME} cannot be followed: {why}. Nothing was sent") from why
+        address, branch = Address.checked(named), check_branch(share.branch)
         if share.remote and address.bare != address:
             self._workspace.warn(
                 f"{config.FILE_NAME} has a login in [share] remote, for all who can read that file: "

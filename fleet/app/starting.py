@@ -192,7 +192,8 @@ class SessionStart:
         if self._workspace.is_of_version_1:
             return _OF_VERSION_1
         if not is_unasked(self._workspace):
-            left_out = 0 if self._workspace.patterns.count() else self._workspace.patterns.count_left_out()
+            left_out = self._workspace.patterns.count_left_out()
+            left_out = 0 if left_out and self._workspace.patterns.count() else left_out
             who = "their writers are blocked, which a person's `fleet status` names, or wait for a `fleet review`"
             return f"{counted(left_out, 'lesson is', 'lessons are')} left out here: {who}." if left_out else ""
         first = "`fleet init --agent NAME` names who works here, and then " if self._agent == names.GUEST else ""
@@ -272,10 +273,10 @@ class _Lessons:
         own = {each.id for each in self._workspace.patterns.some([*ids]) if each.seen_by(self._agent)}
         return {each for pair in pairs for each in pair if each not in own or own.issuperset(pair)}
 
-    def grouped(self, lessons: Iterable[Pattern]) -> list[Wordings]:
+    def grouped(self, lessons: Collection[Pattern]) -> list[Wordings]:
         """Return lessons with each cluster as one. A wording that rests does not represent its cluster."""
-        lookup = self._workspace.patterns.lesson
-        return self.compared.grouped(lessons, lambda one: None if one in self._at_rest else lookup(one))
+        lookup, at_rest = self._workspace.patterns.lessons_of, self._at_rest
+        return self.compared.grouped(lessons, lambda ids: lookup(each for each in ids if each not in at_rest))
 
     def number(self, remembered: Collection[str]) -> int:
         """Return the number of lessons outside of the memory. One in several wordings or stores counts once."""

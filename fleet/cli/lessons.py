@@ -156,7 +156,7 @@ def _show(
             output.show(fields, _discovery_rows(fields))
             return
         id_, lesson, others, inside = lessons.show(workspace, pattern)
-        [cluster] = reflecting.current_clusters(workspace).grouped([lesson], workspace.patterns.lesson)
+        [cluster] = reflecting.current_clusters(workspace).grouped([lesson], workspace.patterns.lessons_of)
         fields = finding.lesson_as_json(lesson, is_whole=True, wordings=cluster.wordings)
         is_kept = bool(inside) and fields["state"] != PUBLISHED
         kept = f" for the clan; stands in the memory of {listed(inside)} here" if is_kept else ""

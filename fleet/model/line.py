@@ -466,18 +466,19 @@ def _decode_canonical(raw: bytes, bytes_max: int) -> Line | None:
     """Decode a line that is canonical and within all limits, as nearly all are; None for any other.
 
     A decoder keeps the last of two equal keys, where another reader may keep the first: only a line that encodes to the
-    same bytes is accepted here. Lines with empty maps, purge marks or unknown names are decoded strictly.
+    same bytes is accepted here. Lines with empty maps or unknown names are decoded strictly.
     """
     if len(raw) > bytes_max or b"{}" in raw:
         return None
     try:
         line = _decoder.decode(raw)
-        if _encoder.encode(line) != raw or any(column.purge or column.unknown for column in line.w.values()):
+        rare = [column for column in line.w.values() if column.purge or column.unknown]
+        if _encoder.encode(line) != raw or any(column.unknown for column in rare):
             return None
         _check(line)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, BadLineError):
         return None
-    return line
+    return Line(line.id, _without_purged(line.w, line.marks("purge"))) if rare else line
 
 
 def _decode_strictly(raw: bytes, bytes_max: int = limits.LINE_BYTES_MAX) -> Line | Carried:

@@ -14,7 +14,7 @@ any other, and an id that has not arrived yet is a member that shows nothing. A 
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
-from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -248,11 +248,10 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
         ``anywhere``: also under its replicas elsewhere, which anybody may have written, as lines are not signed.
         """
-        seen, entries = self.totals.get("seen", {}), dict[str, int]()
+        seen = self.totals.get("seen", {})
         writers = seen.keys() | self.by_hand.keys() if anywhere else self.mine
         own = [writer for writer in writers if names.agent_of(writer) == agent]
-        for writer in own:
-            entries = gcounter.join(entries, self.by_hand.get(writer, {}))
+        entries = gcounter.join(*(self.by_hand.get(writer, {}) for writer in own))
         return sum(seen.get(writer, 0) for writer in own) + sum(entries.values())
 
     def witnesses(self) -> int:
@@ -279,7 +278,7 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
     wording_writers = counted.wording_writers()
     fields, edited, has_future_edit = _folded_fields(counted, wording_writers, policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
-    removed = reduce(orset.join, [column.rem for column in columns.values() if column.rem], dict[str, str]())
+    removed = orset.join(*[column.rem for column in columns.values() if column.rem])
     live = orset.live(adds, removed) if removed else adds
     first_seen = [(at, writer) for writer, column in columns.items() if (at := column.first_seen())]
     at, by = min(first_seen, default=(clock.ZERO, ""))
@@ -481,8 +480,8 @@ def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
     members = sorted(patterns, key=lambda pattern: (pattern.id != first.id, pattern.id))
     fields, edited = _merged_fields(members)
     at, by = min(((member.at, member.by) for member in members if member.at != clock.ZERO), default=(clock.ZERO, ""))
-    adds = reduce(orset.join, (member.adds for member in members))
-    live = reduce(orset.join, (member.live for member in members))
+    adds = orset.join(*(member.adds for member in members))
+    live = orset.join(*(member.live for member in members))
     return Pattern(
         id=first.id,
         fields=fields,
@@ -522,7 +521,7 @@ def _merged_fields(members: Sequence[Pattern]) -> tuple[dict[str, Any], dict[str
     fields: dict[str, Any] = {}
     edited: dict[str, tuple[str, str]] = {}
     for member in members:
-        for field in member.fields.keys() - fields.keys() - {MERGED_INTO}:
+        for field in [each for each in member.fields if each not in fields and each != MERGED_INTO]:
             fields[field] = member.fields[field]
             if field in member.edited:
                 edited[field] = member.edited[field]
@@ -540,11 +539,10 @@ def _sum(all_totals: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dic
 
 
 def _join_parts(all_parts: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
-    joined: dict[str, dict[str, int]] = {}
-    for parts in all_parts:
-        for name, counts in parts.items():
-            joined[name] = gcounter.join(joined.get(name, {}), counts)
-    return joined
+    counters: dict[str, list[Mapping[str, int]]] = defaultdict(list)
+    for name, counts in chain.from_iterable(parts.items() for parts in all_parts):
+        counters[name].append(counts)
+    return {name: gcounter.join(*counts) for name, counts in counters.items()}
 
 
 class Merges:

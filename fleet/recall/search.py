@@ -233,7 +233,6 @@ class _Sources:
         self._workspace, self._sections, self._count, self._everything = workspace, sections, count, everything
         # The clan's lessons, and the private ones of the agents here.
         self._stores = [workspace.patterns, *map(workspace.notes, workspace.agents_with_notes())]
-        self._grouped = workspace.patterns.groups()
         self._texts = sqlite3.connect(":memory:")
         self._texts.execute(
             f"CREATE VIRTUAL TABLE passage USING fts5 (kind UNINDEXED, head, body, tokenize = '{similarity.TOKENIZER}')"
@@ -259,7 +258,7 @@ class _Sources:
             return [(entry.id, _discovery(entry)) for entry in entries if entry is not None]
         sql = "SELECT rowid FROM passage WHERE passage MATCH ? AND kind = ? ORDER BY bm25(passage, 0, 2, 1) LIMIT ?"
         rows = self._texts.execute(sql, (expression, kind, self._count)) if expression else ()
-        return [found for (number,) in rows for found in self._section(*self._sections[number - 1])]
+        return self._of_pages([self._sections[number - 1] for (number,) in rows])
 
     def literal(self, kind: str, parts: Sequence[str]) -> list[_Found]:
         """Return the hits that have all parts literally."""
@@ -269,45 +268,47 @@ class _Sources:
         if kind == DISCOVERY:
             return [(each.id, _discovery(each)) for each in self._workspace.discoveries.holding(parts)]
         pairs = ((page, section) for page, section in reversed(self._sections) if page.kind == kind)
-        held = (pair for pair in pairs if Patterns.holds(f"{pair[1].head}\n{pair[1].body}", parts))
-        return [hit for pair in held for hit in self._section(*pair)]
+        return self._of_pages([pair for pair in pairs if Patterns.holds(f"{pair[1].head}\n{pair[1].body}", parts)])
 
     def _lessons(self, found: Iterable[tuple[Patterns, str, float]], query: str = "") -> list[_Found]:
         """Return the hits of lessons, given as (store, id, bm25), merged records as one; both rankings are fused."""
         lessons: dict[str, Pattern] = {}
         ranks: dict[str, float] = {}
         wordings: dict[str, list[str]] = {}
-        for store, id_, bm25 in found:
-            lesson = self._lesson(store, id_)
+        hits = list(found)
+        known = {store: store.lessons_of(id_ for source, id_, _ in hits if source is store) for store in self._stores}
+        for store, id_, bm25 in hits:
+            lesson = known[store].get(id_)
             if lesson is not None and (store is self._workspace.patterns or lesson.scope == PRIVATE):
                 lessons[lesson.id] = lesson
                 ranks[lesson.id] = min(bm25, ranks.get(lesson.id, 0.0))
                 if id_ != lesson.id and (record := store.get(id_)) is not None:
                     wordings.setdefault(lesson.id, []).append(record.text)
         near = list[str]()
-        for id_, _ in Embeddings(self._workspace).nearest(query, self._count, _COSINE_MIN) if query else ():
-            lesson = self._lesson(self._workspace.patterns, id_)
-            if lesson is not None and (lesson.is_listed or self._everything):
+        similar = Embeddings(self._workspace).nearest(query, self._count, _COSINE_MIN) if query else ()
+        for lesson in self._workspace.patterns.lessons_of(id_ for id_, _ in similar).values():
+            if lesson.is_listed or self._everything:
                 lessons.setdefault(lesson.id, lesson)
                 near.append(lesson.id)
         ranked = sorted(ranks, key=lambda id_: ranks[id_])
         ids = similarity.fused(ranked, near) if query else ranked
         return [(id_, _lesson(lessons[id_], wordings.get(id_, ()))) for id_ in ids]
 
-    def _lesson(self, store: Patterns, id_: str) -> Pattern | None:
-        return store.lesson(id_) if id_ in self._grouped else store.get(id_)
-
-    def _section(self, page: Page, section: Section) -> list[_Found]:
-        """Return the hit in a section with the id of its lesson; none if that is retired and not wanted."""
-        where = f"{page.path.relative_to(self._workspace.root)}:{section.line}"
-        id_ = self._workspace.patterns.same_text(section.lesson) if section.lesson else ""
-        lessons = [lesson for store in self._stores if id_ and (lesson := self._lesson(store, id_)) is not None]
-        lesson = max(lessons, key=lambda each: each.is_present, default=None)
-        is_retired = lesson is not None and not lesson.is_present
-        if is_retired and not self._everything:
-            return []
-        hit = _Hit(page.kind, "", where, section.head, section.body, page.agent, section.when, retired=is_retired)
-        return [(lesson.id if lesson is not None else id_ or where, hit)]
+    def _of_pages(self, pairs: Sequence[tuple[Page, Section]]) -> list[_Found]:
+        """Return the hits in sections, each with the id of its lesson; none of retired lessons, unless wanted."""
+        patterns, found = self._workspace.patterns, list[_Found]()
+        ids = [patterns.same_text(section.lesson) if section.lesson else "" for _, section in pairs]
+        known = [store.lessons_of(filter(None, ids)) for store in self._stores]
+        for (page, section), id_ in zip(pairs, ids, strict=True):
+            where = f"{page.path.relative_to(self._workspace.root)}:{section.line}"
+            lessons = [lessons[id_] for lessons in known if id_ in lessons]
+            lesson = max(lessons, key=lambda each: each.is_present, default=None)
+            is_retired = lesson is not None and not lesson.is_present
+            if not is_retired or self._everything:
+                said = section.head, section.body, page.agent, section.when
+                hit = _Hit(page.kind, "", where, *said, retired=is_retired)
+                found.append((lesson.id if lesson is not None else id_ or where, hit))
+        return found
 
 
 def _lesson(lesson: Pattern, wordings: Sequence[str]) -> _Hit:

@@ -57,6 +57,9 @@ _META, _COMPARED = "clusters 3", "compared 3"  # counted on when texts are compa
 _KEEP_WAIT_S = 1.0
 _SHOWN_CHARS = 160
 
+Lookup = Callable[[Iterable[str]], Mapping[str, Pattern]]
+"""Function that returns the lessons of some ids, by their ids; all at once, since each may be of many records."""
+
 
 # --- pairs among many texts ------------------------------------------------------------------------------------------
 
@@ -184,7 +187,7 @@ class Clusters(NamedTuple):
     def among(
         cls,
         words: Mapping[str, str],
-        lookup: Callable[[str], Pattern | None],
+        lookup: Lookup,
         cosines: Mapping[tuple[str, str], float] = {},
         apart: Collection[tuple[str, str]] = frozenset(),
         last: Comparison | None = None,
@@ -193,7 +196,7 @@ class Clusters(NamedTuple):
         """Return the clusters of lessons, and the pairs for a review.
 
         ``words``: texts of the lessons by id, each merged set as one.
-        ``lookup``: returns a lesson by its id; called for the lessons of pairs that surely say the same.
+        ``lookup``: returns lessons by their ids; called for the lessons of pairs that surely say the same.
         ``apart``: pairs of ids, the smaller first, that a person keeps apart.
         ``last``: the last comparison, which is updated to this one.
         ``more``: further wordings of merged sets, each with the id by which the set is in ``words``.
@@ -216,8 +219,7 @@ class Clusters(NamedTuple):
                 likely.append(pair)
         turned = _closest(opposed)
         joined = _closest(sure, but={each.ids for each in turned})
-        found = ((each, lookup(each)) for each in sorted({each for pair in joined for each in pair.ids}))
-        lessons = {each: lesson for each, lesson in found if lesson is not None}
+        lessons = lookup(sorted({each for pair in joined for each in pair.ids}))
         ways = _ways(lessons)
         # Agents word the right way of one lesson in many ways, but seldom without a word in common.
         groups = _complete_link([each for each in joined if not _are_apart(*map(ways.get, each.ids))])
@@ -243,14 +245,15 @@ class Clusters(NamedTuple):
         """Return the ids of the lessons that say the opposite of one of these, the closest first."""
         return tuple(dict.fromkeys(b if a in ids else a for a, b, *_ in self.opposed if a in ids or b in ids))
 
-    def grouped(self, lessons: Iterable[Pattern], lookup: Callable[[str], Pattern | None]) -> "list[Wordings]":
+    def grouped(self, lessons: Collection[Pattern], lookup: Lookup) -> "list[Wordings]":
         """Return lessons with each cluster as one, in the place of the first of its wordings."""
         groups = {each: group for group in self.groups for each in group}
+        known = lookup({other for lesson in lessons for other in groups.get(lesson.id, ())})
         grouped_ids, result = set[str](), list[Wordings]()
         for lesson in lessons:
             if lesson.id in grouped_ids:
                 continue
-            lessons_of = (lookup(other) if other != lesson.id else lesson for other in groups.get(lesson.id, ()))
+            lessons_of = (known.get(other) if other != lesson.id else lesson for other in groups.get(lesson.id, ()))
             wordings = sorted((one for one in lessons_of if one is not None and one.is_listed), key=_rank)
             grouped_ids |= {one.id for one in wordings}
             against = self.opposites([one.id for one in wordings or [lesson]])
@@ -406,8 +409,8 @@ class Weighing:
                 return clusters
             words, comparison = _words_of(patterns, own), self.compared()
             cosines = Embeddings(self._workspace).alike(list(words), LIKELY_MIN, PARTNERS_MAX)
-            more = _merged_words(patterns, words)
-            clusters = Clusters.among(words, patterns.lesson, cosines, frozenset(key[2]), comparison, more)
+            more = islice(_merged_words(patterns, words), LESSONS_MAX)
+            clusters = Clusters.among(words, patterns.lessons_of, cosines, frozenset(key[2]), comparison, more)
         with suppress(FleetError, *TROUBLE), self._workspace.db.database.transaction(_KEEP_WAIT_S) as writing:
             set_meta(writing, _META, msgspec.json.encode((digest, clusters)).decode())
             set_meta(writing, _COMPARED, msgspec.json.encode(comparison).decode())

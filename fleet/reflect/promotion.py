@@ -64,15 +64,17 @@ class Lessons:
         """Return the ids of lessons and of the records that they are made of."""
         return list(dict.fromkeys(part for each in lessons for part in (each.id, *self.group(each.id))))
 
-    def retired(self, ids: Iterable[str]) -> list[Pattern]:
-        """Return the lessons that the clan retired, without lessons that nobody ever logged."""
-        lessons = (self.lesson(each) for each in ids)
-        return [each for each in lessons if each and (each.state == RETIRED or (each.adds and not each.is_present))]
+    def retired(self, ids: Collection[str]) -> dict[str, Pattern]:
+        """Return by id the lessons that the clan retired, without lessons that nobody ever logged."""
+        sources = {each: self._source(each) for each in ids}
+        found = (each.lessons_of([id_ for id_ in ids if sources[id_] is each]) for each in {*sources.values()})
+        lessons = {id_: each for lessons in found for id_, each in lessons.items()}
+        return {id_: each for id_, each in lessons.items() if each.state == RETIRED or (each.adds and not each.live)}
 
     def without_retired(self, memory: Memory) -> Memory:
         """Return a memory without the lessons that are retired."""
-        retired = [each for each in memory.lessons() if self.retired([each])]
-        return memory.released(retired) if retired else memory
+        retired = self.retired(memory.lessons())
+        return memory.released(list(retired)) if retired else memory
 
     def wordings(self, pattern_id: str) -> list[Pattern]:
         """Return the wordings of a lesson, itself among them; none of a lesson with a single one."""
@@ -138,7 +140,7 @@ class AgentMemory:
 
     def take_out_retired(self, lessons: Lessons) -> dict[str, str]:
         """Take the retired lessons out of the memory; return their texts by id. The caller holds the write lock."""
-        retired = {each: readable(one.text) for each in self.rows() for one in lessons.retired([each])}
+        retired = {each: readable(one.text) for each, one in lessons.retired(self.rows()).items()}
         if retired:
             self.rewrite(lessons.without_retired)
         return retired

@@ -47,6 +47,7 @@ _FOUND = (
 )
 _LOOKED_UP = 4
 """Number of rows that are looked up for each wanted one, since some are not listed."""
+_IN_SETS = "id IN (SELECT id FROM pattern WHERE into_id != '' UNION SELECT into_id FROM pattern WHERE into_id != '')"
 _HOLDING_MAX = 2_000
 """Limit of rows that are read to find literal parts: these may match a replica or key in the line, too."""
 SHORT_CHARS_MIN = len("p-000000")
@@ -155,8 +156,8 @@ class Patterns(_Table):
 
     def group(self, id_: str) -> list[str]:
         """Return the ids of all records merged with this one, itself included, sorted."""
-        ids = self.groups().get(id_, [id_])
-        return [each for each in ids if self._rows("SELECT 1 FROM pattern WHERE id = ?", each)]
+        query, ids = "SELECT 1 FROM pattern WHERE id = ?", self.groups().get(id_, [id_])
+        return self._ingest.ask(lambda db: [each for each in ids if db.execute(query, (each,)).fetchone()])
 
     def lesson(self, id_: str) -> Pattern | None:
         """Return the lesson that a record is, or is a part of."""
@@ -166,9 +167,10 @@ class Patterns(_Table):
         """Return the lesson that each of some records is, or is a part of, by the id of the record."""
         grouped = self.groups()
         sets = {id_: grouped.get(id_, [id_]) for id_ in ids}
-        records = {record.id: record for record in self.some(list(dict.fromkeys(chain.from_iterable(sets.values()))))}
-        members = {group[0]: [records[id_] for id_ in group if id_ in records] for group in sets.values()}
-        lessons = {first: merged(some) for first, some in members.items() if some}  # each set is merged once
+        groups = {group[0]: group for group in sets.values()}  # each set is read and merged once
+        records = {record.id: record for record in self.some([*chain.from_iterable(groups.values())])}
+        members = {first: [records[id_] for id_ in group if id_ in records] for first, group in groups.items()}
+        lessons = {first: merged(some) for first, some in members.items() if some}
         return {id_: lessons[group[0]] for id_, group in sets.items() if group[0] in lessons}
 
     def groups(self) -> dict[str, list[str]]:
@@ -189,10 +191,10 @@ class Patterns(_Table):
     def best(self, order: Order, count: int) -> list[Pattern]:
         """Return the best lessons, merged records as one. Equal ones are ordered by time, newest first."""
         grouped = self.groups()
-        query = f"{_LINE} WHERE {_BEST[order]} LIMIT ?"
-        alone = [each for each in self._folded(query, count + len(grouped)) if each.id not in grouped]
-        united = [*self._united(order)]
-        return (ranked([*alone[:count], *united], order) if united else alone)[:count]
+        query = f"SELECT id FROM pattern WHERE {_BEST[order]} LIMIT ?"
+        ids = [each for (each,) in self._rows(query, count + len(grouped)) if each not in grouped]
+        alone, united = self.some(ids[:count]), self._united(order)
+        return ranked([*alone, *united], order)[:count] if united else alone
 
     def best_texts(self, count: int) -> dict[str, str]:
         """Return the texts of the lessons with most evidence, by id: the merged records first, each set as one."""
@@ -208,8 +210,8 @@ class Patterns(_Table):
         """
         changed = "SELECT id FROM pattern INDEXED BY pattern_generation WHERE generation > ?"
         query = (
-            f"SELECT id FROM ({changed} AND {_BEST['evidence']} LIMIT ?) UNION {changed} AND (into_id != '' OR id IN "
-            f"(SELECT into_id FROM pattern WHERE into_id != ''){' OR instr(line, ?)' * len(writers)})"
+            f"SELECT id FROM ({changed} AND {_BEST['evidence']} LIMIT ?) UNION {changed} AND ({_IN_SETS}"
+            f"{' OR instr(line, ?)' * len(writers)})"
         )
         return [row[0] for row in self._rows(query, generation, count, generation, *map(naming, writers))]
 
@@ -230,18 +232,22 @@ class Patterns(_Table):
         rows = self._rows("SELECT id FROM pattern WHERE generation > ? AND listed AND NOT retired", generation)
         return len({grouped.get(each, [each])[0] for (each,) in rows})
 
-    def _united(self, order: Order) -> Iterator[Pattern]:
-        for group in Merges(self.merge_targets()).groups():
-            members = self.some(group)
-            if members and _is_listed(lesson := merged(members), order):
-                yield lesson
+    def _united(self, order: Order) -> list[Pattern]:
+        """Return the merged sets that an order lists, each as one lesson."""
+        published = " AND published = 1" if order == "published" else ""  # of a published set, some record is
+        rows = self._rows(f"SELECT id FROM pattern WHERE {_IN_SETS}{published}")
+        lessons = {each.id: each for each in self.lessons_of([id_ for (id_,) in rows]).values()}
+        return [each for each in lessons.values() if _is_listed(each, order)]
 
     def count(self) -> int:
         """Return how many lessons are listed, merged records as one."""
         grouped = self.groups()
-        [(number,)] = self._rows("SELECT count(*) FROM pattern WHERE listed")
-        inside = sum(each.is_listed for each in self.some(list(grouped)))
-        return int(number) - inside + sum(1 for _ in self._united("sight"))
+        [(alone,)] = self._rows(f"SELECT count(*) FROM pattern WHERE listed AND NOT {_IN_SETS}")
+        rows = self._rows(f"SELECT id FROM pattern WHERE listed AND {_IN_SETS}")
+        listed = {grouped.get(each, [each])[0] for (each,) in rows}
+        # Of a set without a listed record, one may be present, and another have the words.
+        others = self.lessons_of([each for each, group in grouped.items() if group[0] not in listed])
+        return int(alone) + len(listed) + len({each.id for each in others.values() if each.is_listed})
 
     def count_left_out(self) -> int:
         """Return how many records have no text here, though nobody purged it: the policy leaves its writers out."""

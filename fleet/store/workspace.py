@@ -203,7 +203,8 @@ class Workspace:
 
     def has_notes(self, agent: str) -> bool:
         """Return whether an agent has private lessons: a file of them, or a database of a file that was deleted."""
-        return self.notes_file(agent).is_file() or (self.local / f"private-{agent}-{SCHEMA_NUMBER}.db").is_file()
+        # ``os.path``: in a folder that may not be read there is none.
+        return any(map(os.path.isfile, (self.notes_file(agent), self.local / f"private-{agent}-{SCHEMA_NUMBER}.db")))
 
     def agents_with_notes(self) -> list[str]:
         """Return the agents here that have private lessons; none if the register of writers is damaged."""

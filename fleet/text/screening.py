@@ -39,7 +39,7 @@ def screen(text: str, *, home: str | None = None) -> ScreenedText:
     """
     if is_harmless(text):
         return ScreenedText(text, ())
-    clean, kinds = _redacted(strip_controls(re.sub(_CSI, "", text.replace("\r\n", "\n"))), home)
+    clean, kinds = _redacted(_visible(text), home)
     return ScreenedText(clean, tuple(sorted(kinds)))
 
 
@@ -99,7 +99,8 @@ def certain(text: str) -> list[str]:
 
     The other kinds are doubtful: a password is known only by its name, and a JWT may give no access.
     """
-    return [kind for kind in screen(text).secrets if kind not in _DOUBTFUL and not kind.endswith("-like")]
+    kinds = set() if is_harmless(text) else _redacted(_visible(text), None, with_named=False)[1]
+    return sorted(kind for kind in kinds if kind not in _DOUBTFUL and not kind.endswith("-like"))
 
 
 def redact(text: str) -> str:
@@ -107,11 +108,11 @@ def redact(text: str) -> str:
     return _redacted(text, None)[0] if _hints_at_something(text) else text
 
 
-def _redacted(text: str, home: str | None) -> tuple[str, set[str]]:
-    """Return the text without secrets, and the kinds that were found."""
+def _redacted(text: str, home: str | None, *, with_named: bool = True) -> tuple[str, set[str]]:
+    """Return the text without secrets, and the kinds that were found; all, or without what a name alone makes one."""
     kinds: set[str] = set()
     for _ in range(ROUNDS_MAX):
-        shorter = _redact_once(_without_home(text, home), kinds)
+        shorter = _redact_once(_without_home(text, home), kinds, with_named=with_named)
         if shorter == text:
             break
         text = shorter
@@ -142,6 +143,11 @@ _HIDDEN_MARK = (
 )
 _BREAK = r"[\u2028\u2029]"
 _CSI = r"\x1b\[[0-9;:?]{0,32}[A-Za-z]"
+
+
+def _visible(text: str) -> str:
+    """Return the text as it is screened: with Unix line ends, and without colours and invisible characters."""
+    return strip_controls(re.sub(_CSI, "", text.replace("\r\n", "\n")))
 
 
 def strip_controls(text: str) -> str:
@@ -219,7 +225,7 @@ _Span = tuple[int, int, str]
 """Start and end of a secret, and its kind."""
 
 
-def _redact_once(text: str, kinds: set[str]) -> str:
+def _redact_once(text: str, kinds: set[str], *, with_named: bool) -> str:
     """Redact each kind in turn. No step depends on the result of a later one."""
     low = text.lower()
     if "-----begin" in low or "private-lines" in low:
@@ -236,7 +242,7 @@ def _redact_once(text: str, kinds: set[str]) -> str:
         text = _without(text, _spans(_URL_TOKENS, "url-credentials", text), kinds)
     if "bearer" in low or "authorization" in low:
         text = _without(text, _spans(_BEARER, "bearer-token", text, _is_bearer), kinds)
-    if is_named:
+    if is_named and with_named:
         text = _redact_named(text, kinds)
     return text
 

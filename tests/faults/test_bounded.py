@@ -4,6 +4,7 @@ Each repository is built whole, well beyond the limit that holds it, and read by
 measured, since a machine may be busy with something else.
 """
 
+import hashlib
 import json
 import os
 import subprocess
@@ -73,10 +74,22 @@ def newer_lines() -> Files:
     yield f"patterns.d/{JUNK}.jsonl", b"".join(lines)
 
 
-def merged_in_a_ring() -> Files:
+def values_behind_names() -> Files:
+    """Texts that take longest to screen: each value has the name of a secret."""
     lines = []
-    for number in range(1_000):
-        first = {"text": f"Lesson {number}", "merged_into": f"p-{(number + 1) % 1_000 + 100:016x}"}
+    for number in range(160):
+        words = (hashlib.sha256(b"%d %d" % (number, each)).hexdigest()[:20] for each in range(250 * 7))
+        texts = [" ".join(f"x_token={word}" for word in chunk) for chunk in zip(*[words] * 250, strict=True)]
+        first = {"text": f"Lesson {number}", **{f"f{each}": text for each, text in enumerate(texts)}}
+        column = {"add": "2026-11-20T22:30:00.123Z-0000", "first": first, "n": {"seen": 3}}
+        lines.append(json.dumps({"id": f"p-{number + 100:016x}", "w": {JUNK: column}}).encode() + b"\n")
+    yield f"patterns.d/{JUNK}.jsonl", b"".join(lines)
+
+
+def merged_in_a_ring(count: int = 1_000) -> Files:
+    lines = []
+    for number in range(count):
+        first = {"text": f"Lesson {number}", "merged_into": f"p-{(number + 1) % count + 100:016x}"}
         column = {"add": "2026-11-20T22:30:00.123Z-0000", "first": first, "n": {"seen": 3}}
         lines.append(json.dumps({"id": f"p-{number + 100:016x}", "w": {JUNK: column}}).encode() + b"\n")
     yield f"patterns.d/{JUNK}.jsonl", b"".join(lines)
@@ -165,6 +178,25 @@ def test_what_somebody_pushed_costs_ten_seconds_once_and_nothing_afterwards(stag
         assert attack is not rubbish or held == {path for path, _ in attack()} - {EDITION}  # an edition takes its place
         assert "held files" in stage.run("tank", "status").stdout
         assert held <= set(stage.git("ls-tree", "-r", "--name-only", "fleet", where="clan.git").split())
+
+
+def test_a_member_that_joins_looks_through_many_values_behind_names_for_certain_secrets_alone(stage: Stage):
+    built(stage, values_behind_names())
+    (stage.folder / "tank").mkdir()
+    init = cost(stage, "init", "--agent", "tank", "--remote", str(stage.remote), "--yes")
+    assert is_within(init.cpu_s, ONCE_S / 2), init
+    assert init.peak_bytes < MEMORY_BYTES
+    assert stage.seen("tank").items() >= {LESSON: 1, "Lesson 0": 3}.items()
+
+
+def test_each_record_of_a_large_merged_set_is_read_few_times_however_many_of_them_are_found(stage: Stage):
+    built(stage, merged_in_a_ring(5_000))
+    (stage.folder / "tank").mkdir()
+    stage.run("tank", "init", "--agent", "tank", "--remote", str(stage.remote), "--yes")
+    reads = [cost(stage, *words) for words in (("start",), ("search", "lesson"), ("patterns",))]
+    assert is_within(sum(each.cpu_s for each in reads), 5.0), reads
+    assert max(each.peak_bytes for each in reads) < MEMORY_BYTES
+    assert stage.seen("tank") == {LESSON: 1, "Lesson 0": 15_000}
 
 
 def test_a_commit_of_too_many_files_costs_little_once_also_where_the_next_one_took_them_out(stage: Stage):

@@ -32,7 +32,7 @@ def lesson(said: str, seen: int = 1, writer: str = "velma.00000001") -> Pattern:
 
 def among(lessons: list[Pattern], *more, **told) -> Clusters:
     known = {each.id: each for each in lessons if each.is_listed}
-    return Clusters.among({each.id: each.text for each in known.values()}, known.get, *more, **told)
+    return Clusters.among({each.id: each.text for each in known.values()}, lambda _: known, *more, **told)
 
 
 def test_the_same_lessons_in_any_order_give_the_same_clusters():
@@ -147,7 +147,7 @@ def test_the_most_used_wording_speaks_and_in_a_memory_the_most_used_of_the_own()
 def test_a_wording_that_is_gone_since_leaves_the_others_as_they_are():
     mine, gone = lesson(AWK), lesson(AGAIN)
     found = among([mine, gone])
-    [shown] = found.grouped([mine], {mine.id: mine}.get)
+    [shown] = found.grouped([mine], lambda _: {mine.id: mine})
     assert (shown.lesson, shown.wordings) == (mine, ())
 
 
@@ -155,7 +155,7 @@ def test_a_lesson_that_contradicts_two_wordings_of_another_is_named_once():
     both = [lesson("Use pnpm to install the packages here"), lesson("Use pnpm to install packages here")]
     turned = lesson("Never use pnpm to install packages here")
     known = {each.id: each for each in (*both, turned)}
-    [shown] = [each for each in among([*both, turned]).grouped(known.values(), known.get) if each.wordings]
+    [shown] = [each for each in among([*both, turned]).grouped(known.values(), lambda _: known) if each.wordings]
     assert shown.opposites == (turned.id,)
 
 

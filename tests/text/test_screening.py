@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fleet.text import screening
+from fleet.text import screening, sections
 from fleet.text.screening import certain, inert, markdown_escape, one_line, redact, screen, strip_controls
 from tests.pace import is_within
 
@@ -655,6 +655,12 @@ VALUES = ("correcthorse", "correctHorse", "pa55word", "a1!b2?c3#d4", "hunter2", 
 def test_the_first_look_misses_nothing_that_a_name_tells(text: str) -> None:
     if screening._redact_named(text, set()) != text:
         assert redact(text) != text
+
+
+def test_a_value_with_any_word_of_the_list_in_it_is_no_secret() -> None:
+    words = " ".join(sections("secrets.txt")["innocent"]).split()
+    assert [word for word in words if screen(f"x_token=8f3k9q{word}2z7").secrets] == []
+    assert screen("x_token=8f3k9q4vbw2z7h1").secrets == ("env-secret",)
 
 
 def test_what_is_doubtful_is_not_certain() -> None:

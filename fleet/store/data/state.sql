@@ -1,5 +1,5 @@
 -- The rows that are derived from line files and the fetched tree. A change here is a new SCHEMA_NUMBER in database.py.
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL); -- with a rowid: no query reads past a large value
 CREATE TABLE file (path TEXT PRIMARY KEY, look TEXT NOT NULL, size INTEGER NOT NULL, hash BLOB NOT NULL,
   oid TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE tree (path TEXT PRIMARY KEY, oid TEXT NOT NULL, size INTEGER NOT NULL, hash BLOB NOT NULL) WITHOUT ROWID;
