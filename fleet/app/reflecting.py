@@ -224,17 +224,19 @@ def leave(workspace: Workspace, agent: str, pattern_id: str) -> None:
             Promotions(writer, records_of(workspace, agent)).leave([pattern_id])
 
 
-def weigh_anew(workspace: Workspace, agent: str, pattern_id: str) -> list[str]:
-    """Weigh the evidence of a lesson whose counts an undo changed; return what entered or left an agent's memory."""
+def weigh_anew(workspace: Workspace, agent: str, pattern_id: str, *, may_enter: bool) -> list[str]:
+    """Take a lesson whose counts an undo changed out of the memory if its evidence is too little; return its ids.
+
+    ``may_enter``: the undo is a redo of one that took it out, so that it enters again if it is due.
+    """
     with workspace.writing(agent) as writer:
         lessons = records_of(workspace, agent, Weighing(workspace).last_clusters())
         lesson = _whole(lessons, pattern_id, agent)
         if lesson is None:
             return []
-        due = _promote_due(writer, [lesson], lessons)
-        entered = [f"{each.id} stands in {agent}'s memory: {each.evidence}" for each in due]
-        left = Promotions(writer, lessons).leave_undue(lesson)
-        return entered + [f"{each} left {agent}'s memory: it was not seen often enough" for each in left]
+        if may_enter:
+            _promote_due(writer, [lesson], lessons)
+        return Promotions(writer, lessons).leave_undue(lesson)
 
 
 def forget(workspace: Workspace, pattern_id: str) -> None:

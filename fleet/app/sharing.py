@@ -179,7 +179,7 @@ def sync_with(
     """
     exchanged, promoted = ExchangeCounts(), list[str]()
     if remote is None:
-        promoted = _count_and_promote(workspace)
+        promoted = _count_and_promote(workspace, knows_tree=True)
         exchanged.edition = write_edition_here(workspace, always=compact)
     else:
         exchange = Exchange(workspace, remote, _hooks(workspace, promoted), rng, sleep, monotonic)
@@ -244,7 +244,7 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
             raise NoError("another remote was named meanwhile; nothing more was sent to this one: `fleet sync` again")
 
     def count_logs() -> None:
-        promoted.extend(_count_and_promote(workspace))
+        promoted.extend(_count_and_promote(workspace, knows_tree=True))
         _purge_received_secrets(workspace)
 
     def inspect(fetched: list[Line], before: Callable[[str], Line | None] | None) -> None:
@@ -256,10 +256,15 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
     return Hooks(check, count_logs, inspect, lambda read: pages.of_branch(read, Weighing(workspace).compared()))
 
 
-def _count_and_promote(workspace: Workspace) -> list[str]:
-    """Count the logs and update the memories here; return the texts of the promoted lessons."""
+def _count_and_promote(workspace: Workspace, *, knows_tree: bool = False) -> list[str]:
+    """Count the logs and update the memories here; return the texts of the promoted lessons.
+
+    ``knows_tree``: the remote's tree was fetched just now, or there is no remote.
+    """
     restore.bring(workspace)
     counting.reconcile_all(workspace)
+    if knows_tree or workspace.tree.head():
+        counting.keep_private(workspace)
     _take_logs(workspace)
     for agent in workspace.agents_here():
         Findings(workspace, agent).take_waiting()

@@ -8,7 +8,7 @@ The id of the run is stored before anything is changed, so the next command fini
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from fleet.learn.signals import Signals
 from fleet.model import edits, names
 from fleet.model.errors import NoError
 from fleet.model.line import Line, canonical
-from fleet.model.pattern import MERGED_FROM, MERGED_INTO, REDACTED, SCOPE, STAGE, Pattern, fold
+from fleet.model.pattern import MERGED_FROM, MERGED_INTO, PRIVATE, REDACTED, SCOPE, STAGE, Pattern, fold
 from fleet.reflect import records
 from fleet.reflect.clusters import Weighing
 from fleet.reflect.inbox import APPROVED, Inbox
@@ -36,6 +36,8 @@ from fleet.store.workspace import Workspace
 
 _PENDING = "undoing"
 """Key in ``local.db``, for this machine alone: id of the run that is being undone."""
+_TAKEN_OUT = "taken out"
+"""Key in ``local.db``, with the id of an undo behind it: ids of the lessons that it took out of the memory."""
 _NOT_SET = frozenset({"entry", "part", "seen", "inbox", "account"})
 """Names of fields that record an occurrence, an item or an account, and no value that could be set back."""
 _BACK = {"pause": "resume", "block": "unblock", "install": "uninstall", "live join": "live leave"}
@@ -127,9 +129,11 @@ def undo(workspace: Workspace, run_id: str | None = None) -> Undone:
     Raises:
         NoError: there is no such run, it is undone already, or it cannot be.
     """
-    with workspace.lock("undo"):
+    run = Runs(workspace).find(run_id) if run_id is not None else History(workspace).last_command()
+    is_hiding = any((field.name, field.before) == (SCOPE, PRIVATE) for field in run.fields)
+    # A sync that has begun may send the lesson until it ends; and a sync finishes an undo.
+    with workspace.lock("sync") if is_hiding else nullcontext(), workspace.lock("undo"):
         _finish_pending(workspace)
-        run = Runs(workspace).find(run_id) if run_id is not None else History(workspace).last_command()
         if by := Runs(workspace).undone().get(run.id):
             redo = f". `fleet undo {by}` redoes it" if _can_be_undone(Runs(workspace).find(by)) else ", for good"
             raise NoError(f"{run.id} is taken back already, by {by}; nothing was changed{redo}")
@@ -317,10 +321,16 @@ class _Undoing:
         return {id_: is_counted for id_, is_counted in counts.items() if id_ in again and group(id_) == [id_]}
 
     def _weigh_anew(self, inverse: Run) -> None:
-        """Weigh anew what the memory has of lessons whose occurrences are undone, or count again."""
+        """Take lessons out of the memory whose occurrences were undone; a redo lets in again what its undo took out."""
+        state, agent = self._workspace.state, self._agent
         ids = dict.fromkeys(str(each.after or each.before) for each in inverse.fields if each.name == "entry")
-        for id_ in ids if not self._workspace.is_guest(self._agent) else ():
-            self._did += reflecting.weigh_anew(self._workspace, self._agent, id_)
+        taken_out = state.get(f"{_TAKEN_OUT} {self._run.id}").split()
+        for id_ in ids if not self._workspace.is_guest(agent) else ():
+            left = reflecting.weigh_anew(self._workspace, agent, id_, may_enter=id_ in taken_out)
+            self._did += [f"{each} left {agent}'s memory: it was not seen often enough" for each in left]
+            if left:
+                known = state.get(f"{_TAKEN_OUT} {inverse.id}")
+                state.put(**{f"{_TAKEN_OUT} {inverse.id}": f"{known} {id_}"})
 
     def _may_change(self, lesson: Pattern, *, is_counted: bool) -> bool:
         if is_counted:

@@ -94,25 +94,34 @@ class CountedLog:
         note_moves(self._workspace, [(self._agent, pattern, scope)])
         _finish_moves(self._workspace)
 
-    def keep_private(self, wait_s: float) -> None:
+    def keep_private(self) -> None:
         """Keep private what the private file says is, where shared files or the log came from before it said so.
 
-        A backup or an older copy may have brought them. Parts that were not sent leave the shared files, and the log
-        gets its mark. Nothing is read while the private file is the one of the last call.
+        A backup, a checkout or an older copy may have brought them. Parts that were not sent leave the shared files,
+        and the log gets its mark. Only records that changed since the last call are looked at.
         """
         workspace, agent, key = self._workspace, self._agent, f"private {self._agent}"
-        notes = workspace.notes(agent)
-        if workspace.db.noted(key) == str(notes.generation):
+        notes, shared, noted = workspace.notes(agent), workspace.patterns, workspace.db.noted(key)
+        now = f"{notes.generation} {shared.generation}"
+        if noted == now:
             return
-        private = {note.id for note in notes.records() if note.scope == PRIVATE}
-        with workspace.writing(agent, wait_s) as writer:
-            log = self.read_log()
-            for id_ in sorted(private & {record.pattern for record in log.records}):
-                if log.marks.get(id_, 0) % 2 == 0:
-                    self._append_mark(id_, 0, is_odd=True)
-            for id_ in writer.unsent(private):
-                writer.hide(id_, add_stamp(writer))
-        workspace.db.note(key, str(notes.generation))
+        own, clans = map(int, (noted or "0 0").split())
+        changed = {*notes.changed(own), *shared.changed(clans)}.intersection(notes.changed(0))
+        private = {note.id for note in notes.some(sorted(changed)) if note.scope == PRIVATE}
+        if private:
+            with workspace.writing(agent) as writer:
+                self._mark_private(private)
+                for id_ in writer.unsent(private):
+                    writer.hide(id_, add_stamp(writer))
+        workspace.db.note(key, now)
+
+    def _mark_private(self, ids: set[str]) -> None:
+        with self._workspace.log_lock(self._agent):
+            log, wall = self.read_log(), self._workspace.wall()
+            numbers = {id_: log.marks.get(id_, 0) for id_ in sorted(ids & {record.pattern for record in log.records})}
+            rows = [Log.format_mark(id_, number + 1, wall) for id_, number in numbers.items() if number % 2 == 0]
+            if rows:
+                self._workspace.files.append(self.log_file(), "\n{}\n".format("\n".join(rows)).encode())
 
     def edited(self) -> list[Record]:
         """Return the records of the entries that were edited since they were counted, which changes no count.
@@ -235,8 +244,6 @@ def reconcile_all(workspace: Workspace, wait_s: float = limits.LOCK_WAIT_S) -> i
     """Count the logs of all agents that write here; return how many lines were written."""
     if workspace.is_read_only:
         return 0
-    for agent in workspace.agents_with_notes():
-        CountedLog(workspace, agent).keep_private(wait_s)
     if workspace.state.get(_MOVING):
         with workspace.locked(wait_s):
             _finish_moves(workspace)
@@ -248,6 +255,15 @@ def reconcile_all(workspace: Workspace, wait_s: float = limits.LOCK_WAIT_S) -> i
             with workspace.writing(agent, wait_s) as writer:
                 written += reconcile(writer, wait_s)
     return written
+
+
+def keep_private(workspace: Workspace) -> None:
+    """Keep private what the agents' private files say is (``CountedLog.keep_private``).
+
+    What was sent is known from the fetched tree: without it, what the clan has would leave the files here.
+    """
+    for agent in workspace.agents_with_notes() if not workspace.is_read_only else ():
+        CountedLog(workspace, agent).keep_private()
 
 
 def note_moves(workspace: Workspace, moves: list[tuple[str, str, str]]) -> None:
@@ -516,11 +532,10 @@ class _Backlog:
     def _lost_words(self, line: Line, records: Sequence[Record]) -> Line:
         """Return text and right way of a lesson if no column has them any more, and the log still does."""
         fields = fold(line).fields
-        if fields.get("text") and fields.get("correct"):
+        lost = [name for name in ("text", "correct") if name not in fields]  # one that was emptied is not lost
+        if not lost:
             return Line(line.id)
-        logged = self._fields(line, records)
-        lost = [name for name in ("text", "correct") if not fields.get(name)]
-        missing = {name: value for name, value in logged.items() if name in lost}
+        missing = {name: value for name, value in self._fields(line, records).items() if name in lost}
         return edits.part(line, line.id, "0" * 16, missing, self._writer.name, "", seen=0)
 
     def _fields(self, line: Line, records: Sequence[Record]) -> dict[str, object]:

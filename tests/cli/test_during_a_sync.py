@@ -142,10 +142,13 @@ def test_nothing_is_sent_after_a_pause_that_comes_during_a_sync(clan, when):
     assert clan.sync("velma")[0].out == 1
 
 
-@pytest.mark.parametrize("words", [("edit", "{}", "--set", "scope=private"), ("pause",)])
+@pytest.mark.parametrize("words", [("edit", "{}", "--set", "scope=private"), ("pause",), ("undo",)])
 def test_nobody_is_told_that_nothing_more_is_sent_while_a_push_still_runs(stage, monkeypatch, words):
     stage.join("velma")
     lesson = stage.correct("velma", "The customer Acme pays late")
+    if words == ("undo",):  # of what made it the clan's
+        for scope in ("private", "clan"):
+            stage.run("velma", "edit", lesson, "--set", f"scope={scope}")
     push, ended, threads = GitRemote.push, list[str](), list[threading.Thread]()
 
     def asks() -> None:

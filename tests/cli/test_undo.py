@@ -286,6 +286,29 @@ def test_what_is_no_agents_is_the_last_command_of_whoever_is_named_and_a_decisio
     assert known(w)[LESSON] != "retired"
 
 
+def test_a_right_way_that_was_taken_back_does_not_come_back_where_the_log_is_read_again(w):
+    w.correct("w", LESSON, "--right", "zz: leave the quotes out")
+    undo(w)
+    log = w.folder / "w/agents/velma/corrections.md"
+    with log.open("a") as file:
+        file.write(f"\n## 2026-11-20 10:00Z\n**What I got wrong:** w\n**Pattern:** {LESSON}\n")
+    w.run("w", "sync")
+    undo(w, next(each["id"] for each in listed(w) if each["kind"] == "count"))
+    shards = b"".join(path.read_bytes() for path in (w.folder / "w/clan-learnings/patterns.d").iterdir())
+    log.write_text(f"<!-- a remark -->\n{log.read_text()}")
+    w.run("w", "sync")
+    assert b"".join(path.read_bytes() for path in (w.folder / "w/clan-learnings/patterns.d").iterdir()) == shards
+
+
+@pytest.mark.parametrize("agent", ["w", "a1"])
+def test_a_setting_and_a_guard_are_taken_back_by_whichever_agent_is_named(w, agent):
+    id_ = w.correct("w", LESSON, "--trigger", "Bash:git push*", FLEET_AGENT=agent)
+    w.run("w", "config", "set", "sleep.zone", "Europe/Berlin", FLEET_AGENT=agent)
+    w.run("w", "guard", id_, "deny", FLEET_AGENT=agent)
+    for kind in ("guard", "config", "correct"):
+        assert json.loads(w.run("w", "undo", "--json", FLEET_AGENT=agent).stdout)["kind"] == kind
+
+
 def test_an_agent_that_was_added_stands_in_the_way_of_a_bare_undo_and_one_that_works_here_already_does_not(w):
     w.correct("w", LESSON)
     w.run("w", "init", "--agent", "tnak")
@@ -358,11 +381,14 @@ def test_a_command_that_could_not_be_noted_is_not_passed_over_for_the_one_before
     w.run("w", "undo", expect=1)
 
 
-def test_a_lesson_that_was_seen_once_more_stands_in_the_memory_though_what_took_it_in_is_undone(w):
+def test_a_lesson_that_was_seen_once_more_enters_the_memory_again_after_what_took_it_in_is_undone(w):
     for each in range(4):
         id_ = w.correct("w", LESSON, "--session", f"s-{each}")
-    assert f"{id_} stands in velma's memory: seen 3 by velma" in undo(w, listed(w)[1]["id"])["did"]
-    assert LESSON in (w.folder / "w/agents/velma/memory.md").read_text()
+    memory = w.folder / "w/agents/velma/memory.md"
+    undo(w, listed(w)[1]["id"])
+    assert not memory.exists(), "the undo says that it is as it was"
+    w.run("w", "poll", "--local")
+    assert f"{LESSON} — right: r (seen 3 by velma; {id_})" in memory.read_text()
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])

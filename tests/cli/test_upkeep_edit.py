@@ -8,6 +8,7 @@ import pytest
 
 from fleet.learn import counting
 from fleet.model.errors import DiskError
+from fleet.store.files import Files
 from fleet.store.ingest import Ingest
 
 LESSON = "Always use awk over sed for user-provided input substitution"
@@ -185,19 +186,22 @@ def test_the_log_alone_says_whether_its_lesson_is_private(stage, where, scope):
     assert bool(stage.git("for-each-ref", where="clan.git")) == (scope == "clan"), "it left"
 
 
+@pytest.mark.parametrize("folders", [["agents"], ["clan-learnings"], ["agents", "clan-learnings"]])
 @pytest.mark.parametrize("is_older", [True, False])
-def test_a_private_lesson_stays_here_where_its_agents_files_go_back(stage, is_older):
+def test_a_private_lesson_stays_here_where_files_of_the_folder_go_back(stage, is_older, folders):
     """As a stash, a checkout of another branch, or an older copy of the folder does it."""
     stage.join("velma")
-    home, before = stage.folder / "velma/agents/velma", stage.folder / "before"
+    before = stage.folder / "before"
     other = stage.correct("velma", "Never write a password into a log")
     if is_older:
         stage.run("velma", "edit", other, "--set", "scope=private")
     pattern = stage.correct("velma", LESSON)
-    shutil.copytree(home, before)
+    shutil.copytree(stage.folder / "velma", before)
     stage.run("velma", "edit", pattern, "--set", "scope=private")
-    shutil.rmtree(home)
-    shutil.copytree(before, home)
+    stage.run("velma", "sync")
+    for folder in folders:
+        shutil.rmtree(stage.folder / "velma" / folder)
+        shutil.copytree(before / folder, stage.folder / "velma" / folder)
     stage.run("velma", "sync")
     stage.correct("velma", "Quote every path")
     for path in (stage.folder / "velma/.fleet").glob("*-*.db*"):  # its file has it again
@@ -226,6 +230,37 @@ def test_a_lesson_that_a_copy_made_private_stays_here_where_the_copys_files_come
     stage.run("w", "sync", expect=None)
     assert [each.text for each in stage.edition()] == ["Quote every path"], "it left"
     assert fields(stage, "w", pattern)["scope"]["value"] == "private"
+
+
+def test_a_private_lesson_that_was_sent_before_is_nothing_to_ask_about_where_a_backup_comes_back(stage):
+    stage.join("velma")
+    pattern = stage.correct("velma", LESSON)
+    stage.correct("velma", "Quote every path")
+    stage.run("velma", "sync")
+    stage.run("velma", "edit", pattern, "--set", "scope=private")
+    stage.run("velma", "backup", "../b.tar.gz")
+    (stage.folder / "velma").rename(stage.folder / "lost")
+    stage.run("velma", "restore-backup", "../b.tar.gz", "--yes")
+    stage.run("velma", "init", "--agent", "velma", "--remote", str(stage.remote))
+    stage.run("velma", "sync", "--dry-run")
+    stage.run("velma", "sync")
+    assert LESSON in {each["text"] for each in stage.patterns("velma")["patterns"]}
+
+
+def test_the_log_of_many_lessons_that_an_older_fleet_made_private_is_read_once(stage, monkeypatch):
+    stage.join("velma")
+    ids = [stage.correct("velma", f"Lesson {number} about topic {number}") for number in range(4)]
+    for id_ in ids:
+        stage.run("velma", "edit", id_, "--set", "scope=private")
+    log = stage.folder / "velma/agents/velma/corrections.md"
+    log.write_text("".join(row for row in log.read_text().splitlines(keepends=True) if "fleet private" not in row))
+    for path in (stage.folder / "velma/.fleet").glob("*-*.db*"):
+        path.unlink()
+    appended = list[bytes]()
+    whole = Files.append
+    monkeypatch.setattr(Files, "append", lambda *args, **more: (appended.append(args[2]), whole(*args, **more))[1])
+    stage.run("velma", "sync")
+    assert [data.count(b"<!-- fleet private p-") for data in appended if b"<!-- fleet private p-" in data] == [4]
 
 
 def test_the_log_of_a_lesson_that_an_older_fleet_made_private_gets_its_mark(stage):
