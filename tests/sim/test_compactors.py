@@ -157,7 +157,9 @@ def compact_at_once(folder: Path, agents: int, call_s: float) -> tuple[MemorySer
 # A quick remote makes no difference but for the time, so it is tested only with FLEET_FAULTS=all.
 @pytest.mark.parametrize("call_s", [0.02, 0.2] if EVERY else [0.2])
 def test_all_that_compact_at_once_settle_within_fifteen_attempts(call_s, tmp_path, monkeypatch):
-    monkeypatch.setattr(sharing, "_count_and_promote", lambda _: [])  # takes no simulated time, so it would add nothing
+    monkeypatch.setattr(
+        sharing, "_count_and_promote", lambda _, **__: []
+    )  # takes no simulated time, so it would add nothing
     server, remotes, schedule = compact_at_once(tmp_path, AGENTS, call_s)
     pulls = sorted(remote.happened["pulls"] for remote in remotes)
     refused = sum(remote.happened["refused"] for remote in remotes)
