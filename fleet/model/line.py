@@ -96,7 +96,7 @@ class Column(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
             purge=_larger(self.purge, base.purge, ""),
             rem={writer: stamp for writer, stamp in self.rem.items() if stamp > base.rem.get(writer, "")},
             set={f: edit for f, edit in self.set.items() if f not in edits or _is_later(edit, edits[f])},
-            unknown={n: v for n, v in self.unknown.items() if n not in unknowns or is_larger(v, unknowns[n])},
+            unknown={n: v for n, v in self.unknown.items() if n not in unknowns or _is_larger(v, unknowns[n])},
         )
 
 
@@ -285,7 +285,7 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
         worded = [(column.first_seen() or "~", writer) for writer, column in self.w.items() if column.first]
         for _, writer in sorted(worded):
             for field, value in self.w[writer].first.items():
-                if field not in winners or is_larger(value, self.w[winners[field]].first[field]):
+                if field not in winners or _is_larger(value, self.w[winners[field]].first[field]):
                     winners[field] = writer
         return winners
 
@@ -730,7 +730,7 @@ def _laid_over(nested: dict[str, dict[str, _S]], news: dict[str, dict[str, _S]])
     return nested | {name: nested.get(name, {}) | inner for name, inner in news.items()}
 
 
-def is_larger(value: object, than: object) -> bool:
+def _is_larger(value: object, than: object) -> bool:
     """Return whether a value's canonical bytes are the larger ones. Equal texts are not encoded."""
     if type(value) is str and type(than) is str and value == than:
         return False
@@ -739,12 +739,12 @@ def is_larger(value: object, than: object) -> bool:
 
 def _is_better(field: str, value: Any, than: Any) -> bool:
     """Return whether a first wording replaces another of the same writer."""
-    return bool(value < than) if field == AT else is_larger(value, than)
+    return bool(value < than) if field == AT else _is_larger(value, than)
 
 
 def _is_later(edit: tuple[str, Any], than: tuple[str, Any]) -> bool:
     """Return whether an edit replaces another of the same writer. Values are encoded only to break a tie."""
-    return edit[0] > than[0] or (edit[0] == than[0] and is_larger(edit[1], than[1]))
+    return edit[0] > than[0] or (edit[0] == than[0] and _is_larger(edit[1], than[1]))
 
 
 # --- purge marks ----------------------------------------------------------------------------------------------------

@@ -278,8 +278,8 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
     wording_writers = counted.wording_writers()
     fields, edited, has_future_edit = _folded_fields(counted, wording_writers, policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
-    removed = orset.join(*[column.rem for column in columns.values() if column.rem])
-    live = orset.live(adds, removed) if removed else adds
+    removals = [column.rem for column in columns.values() if column.rem]
+    live = orset.live(adds, orset.join(*removals)) if removals else adds
     first_seen = [(at, writer) for writer, column in columns.items() if (at := column.first_seen())]
     at, by = min(first_seen, default=(clock.ZERO, ""))
     loggers = [names.agent_of(writer) for writer, column in columns.items() if _has_logged(column)]

@@ -441,7 +441,7 @@ def _over_in_the_join(a: Line, b: Line) -> Line:
 
 
 def _larger_wordings(a: Column, b: Column) -> dict[str, Any]:
-    new = {f: value for f, value in b.first.items() if f not in a.first or codec.is_larger(value, a.first[f])}
+    new = {f: value for f, value in b.first.items() if f not in a.first or codec._is_larger(value, a.first[f])}
     return {**a.first, **new}
 
 

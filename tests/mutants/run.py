@@ -71,15 +71,15 @@ MUTANTS = [
     Mutant(
         "a tie between two edits ends differently here and there",
         "fleet/model/line.py",
-        "or (edit[0] == than[0] and is_larger(edit[1], than[1]))",
+        "or (edit[0] == than[0] and _is_larger(edit[1], than[1]))",
         "or edit[0] == than[0]",
         ("tests/laws/test_line_laws.py",),
     ),
     Mutant(
         "the time when a lesson was first seen moves on",
         "fleet/model/line.py",
-        "    return bool(value < than) if field == AT else is_larger(value, than)",
-        "    return is_larger(value, than)",
+        "    return bool(value < than) if field == AT else _is_larger(value, than)",
+        "    return _is_larger(value, than)",
         ("tests/laws/test_line_laws.py",),
     ),
     Mutant(
