@@ -11,7 +11,7 @@ import typer.main
 
 from fleet import __version__
 from fleet.cli import commands
-from fleet.cli.help import _topics as topics
+from fleet.cli.help import topics
 
 EXIT_CODES = (
     "0 ok, 1 no, 2 usage, 3 refused or quarantined, 4 busy, 5 remote unavailable, 6 other error, 130 interrupted."

@@ -5,7 +5,7 @@ configured on a machine. Their lessons are grouped by merges and by words, never
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 
 from fleet.app import reflecting
@@ -14,7 +14,7 @@ from fleet.model import line as codec
 from fleet.model.discovery import Discovery
 from fleet.model.pattern import Merges, Pattern, fold, merged
 from fleet.recall.wording import Pages, Share
-from fleet.reflect.clusters import Clusters, Comparison, Lookup, Wordings
+from fleet.reflect.clusters import Clusters, Comparison, Wordings
 from fleet.share.remote import Files
 from fleet.store.lines import DISCOVERIES, PATTERNS, LineReader, lesson_lines
 from fleet.store.query import ranked
@@ -68,7 +68,7 @@ def _inside(clusters: Clusters) -> int:
     return sum(len(group) - 1 for group in clusters.groups)
 
 
-def _opposed(clusters: Clusters, lookup: Lookup) -> list[tuple[Pattern, Pattern]]:
+def _opposed(clusters: Clusters, lookup: Callable[[list[str]], Mapping[str, Pattern]]) -> list[tuple[Pattern, Pattern]]:
     """Return the pairs of contradicting lessons; two clusters are one pair, whichever of their wordings contradict."""
     two_clusters = dict.fromkeys(tuple(sorted((clusters.of(a), clusters.of(b)))) for a, b, *_ in clusters.opposed)
     lessons = lookup([id_ for two in two_clusters for ids in two for id_ in ids])

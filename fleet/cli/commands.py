@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup, TyperOption
 
 from crdt import clock
-from fleet.cli.output import COMPLETE, COMPLETING, EXIT_REFUSED, WIDTH_MAX, chosen, commands, echo_json, note, painted
+from fleet.cli.output import COMPLETE, COMPLETING, EXIT_REFUSED, WIDTH_MAX, chosen, commands, echo_json, note
 from fleet.model.errors import DiskError, FleetError, UsageError
 from fleet.store.workspace import World
 from fleet.text import tables
@@ -92,7 +92,7 @@ class _Commands(TyperGroup):
             shown = [name for name in names if group_asked in ("all", group) or (not group_asked and name in FIRST)]
             listed = [(name, self.get_command(ctx, name)) for name in shown]
             if listed:
-                with formatter.section(painted(group.capitalize(), "bold")):
+                with formatter.section(chosen.painted(group.capitalize(), "bold")):
                     rows = [(name, command.get_short_help_str(_SENTENCE_CHARS_MAX)) for name, command in listed]
                     formatter.write_dl(rows)
         if not group_asked:

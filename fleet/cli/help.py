@@ -33,7 +33,7 @@ def _help(
         argument(
             "[COMMAND|TOPIC|all]",
             "A command, a group of them, a page of the documentation, or all commands.",
-            lambda: ["all", *MODULES, *GROUPS, *_topics()],
+            lambda: ["all", *MODULES, *GROUPS, *topics()],
         ),
     ] = None,
 ) -> None:
@@ -44,17 +44,17 @@ def _help(
         root.meta[ALL] = topic
         output.chosen.put(root.get_help())
         if topic == "all":
-            output.echo(f"\nTopics (`fleet help TOPIC`): {', '.join(_topics())}")
+            output.echo(f"\nTopics (`fleet help TOPIC`): {', '.join(topics())}")
         return
     if words[0] in MODULES:
         if topic not in TRAITS:
             raise UsageError(f"`fleet {words[0]}` has no command {' '.join(words[1:])[:40]!r}")
         commands([*words, "--help"], prog_name="fleet", standalone_mode=False)
-        if page := next((each for each in (topic, f"{topic}s") if each in _topics()), ""):
+        if page := next((each for each in (topic, f"{topic}s") if each in topics()), ""):
             output.echo(f"\nThe page about it: fleet help {page}.md")
         return
     name = topic.removesuffix(".md")
-    if name not in _topics():
+    if name not in topics():
         raise UsageError(f"there is no command and no topic {topic[:40]!r}. {_nearest(name)}")
     page = (_docs() / f"{name}.md").read_text("utf-8")
     for row in page.rstrip().splitlines():
@@ -63,16 +63,16 @@ def _help(
 
 def _nearest(name: str) -> str:
     """Return a suggestion for an unknown name: the names that are spelt alike, else the pages that speak of it."""
-    names = dict.fromkeys(["all", *MODULES, *GROUPS, *_topics()])
+    names = dict.fromkeys(["all", *MODULES, *GROUPS, *topics()])
     if close := difflib.get_close_matches(name, names, n=3, cutoff=0.75):
         return f"Did you mean {' or '.join(close)}?"
-    number = {topic: (_docs() / f"{topic}.md").read_text("utf-8").lower().count(name) for topic in _topics()}
+    number = {topic: (_docs() / f"{topic}.md").read_text("utf-8").lower().count(name) for topic in topics()}
     if most := sorted(filter(number.get, number), key=lambda topic: -number[topic])[:_PAGES_SHOWN]:
         return f"These pages speak of it: {', '.join(f'`fleet help {topic}.md`' for topic in most)}"
     return "`fleet help all` lists the commands and the topics."
 
 
-def _topics() -> list[str]:
+def topics() -> list[str]:
     """Return the names of the pages of the documentation."""
     return sorted(each.stem for each in _docs().glob("*.md") if each.stem != _INDEX)
 

@@ -217,6 +217,12 @@ class _Chosen(msgspec.Struct):
         named = self.session or next(filter(None, variables), "")
         return named.encode(errors="replace").decode()  # bytes that are no UTF-8 arrive as lone surrogates
 
+    def painted(self, text: str, style: str) -> str:
+        """Return a text in one of ``STYLES`` if the terminal shows colours and ``NO_COLOR`` is not set."""
+        has_colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
+        code = STYLES.get(style, "") if text.strip() and has_colours else ""
+        return f"\x1b[{code}m{text}\x1b[0m" if code else text
+
     def note_given(self, command: str, began: str) -> None:
         """Note a command that leaves no run, so that a bare ``fleet undo`` does not take back an earlier one instead.
 
@@ -342,19 +348,12 @@ def echo_row(*parts: Part, is_own: bool = False) -> None:
     (last, style), hang = shown[-1], sum(_columns(text) for text, _ in shown[:-1])
     if sys.stdout.isatty() and (room := shutil.get_terminal_size().columns - hang) >= _ROOM_MIN:
         shown[-1] = (_wrapped(last, room).replace("\n", f"\n{' ' * hang}"), style)
-    chosen.put("".join(painted(text, style) for text, style in shown))
+    chosen.put("".join(chosen.painted(text, style) for text, style in shown))
 
 
 def headline(line: str) -> Row:
     """Return a line of a listing as a row: bold, unless it is indented below another one."""
     return ((line, "" if line.startswith(" ") else "bold"),)
-
-
-def painted(text: str, style: str) -> str:
-    """Return a text in one of ``STYLES``, where the terminal shows colours and nobody asked for none (``NO_COLOR``)."""
-    has_colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
-    code = STYLES.get(style, "") if text.strip() and has_colours else ""
-    return f"\x1b[{code}m{text}\x1b[0m" if code else text
 
 
 def note(text: str) -> None:

@@ -57,7 +57,7 @@ _META, _COMPARED = "clusters 3", "compared 3"  # counted on when texts are compa
 _KEEP_WAIT_S = 1.0
 _SHOWN_CHARS = 160
 
-Lookup = Callable[[Iterable[str]], Mapping[str, Pattern]]
+_Lookup = Callable[[Iterable[str]], Mapping[str, Pattern]]
 """Function that returns the lessons of some ids, by their ids; all at once, since each may be of many records."""
 
 
@@ -187,7 +187,7 @@ class Clusters(NamedTuple):
     def among(
         cls,
         words: Mapping[str, str],
-        lookup: Lookup,
+        lookup: _Lookup,
         cosines: Mapping[tuple[str, str], float] = {},
         apart: Collection[tuple[str, str]] = frozenset(),
         last: Comparison | None = None,
@@ -245,7 +245,7 @@ class Clusters(NamedTuple):
         """Return the ids of the lessons that say the opposite of one of these, the closest first."""
         return tuple(dict.fromkeys(b if a in ids else a for a, b, *_ in self.opposed if a in ids or b in ids))
 
-    def grouped(self, lessons: Collection[Pattern], lookup: Lookup) -> "list[Wordings]":
+    def grouped(self, lessons: Collection[Pattern], lookup: _Lookup) -> "list[Wordings]":
         """Return lessons with each cluster as one, in the place of the first of its wordings."""
         groups = {each: group for group in self.groups for each in group}
         known = lookup({other for lesson in lessons for other in groups.get(lesson.id, ())})
