@@ -75,7 +75,8 @@ class Bare:
         self._head = self._git(self._near, "rev-parse", _BRANCH).decode().strip()
 
     def _git(self, where: Path, *words: str, stdin: bytes = b"") -> bytes:
-        done = subprocess.run([*GIT, *words], cwd=where, env=self._env, input=stdin, capture_output=True, check=False)
+        call = [*GIT, f"--git-dir={where}", *words]
+        done = subprocess.run(call, env=self._env, input=stdin, capture_output=True, check=False)
         if done.returncode:
             raise UnmeasuredError(done.stderr.decode("utf-8", "replace").strip())
         return done.stdout
