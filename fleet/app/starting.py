@@ -122,7 +122,8 @@ class SessionStart:
         delimiter, lessons = f"fleet-{workspace.world.entropy(8).hex()}", _Lessons(workspace, self._agent)
         start, short = self._texts(delimiter, lessons, int(since), left, sessions)
         start.generation, start.warning = generation, self._warning()
-        Guards(workspace).make_ready(_TIDY_S)
+        with suppress(FleetError):  # a read-only disk, a damaged database: the cached table stays valid
+            Guards(workspace).write_table(_TIDY_S)
         if not sessions:
             with suppress(DiskError):  # on a read-only disk it is made each time
                 _put(workspace, self._ready.start_file, start.rendered(delimiter, files))
@@ -515,10 +516,20 @@ class Guards:
             state.disagree(_GUARD, raw)
         self.make_ready()
 
-    def make_ready(self, wait_s: float = limits.LOCK_WAIT_S) -> None:
-        """Cache the table that a hook reads before each step; ``wait_s``: for another process that does."""
-        # A read-only disk, a damaged database: the cached one stays valid. Under the lock no older table replaces it.
-        with suppress(FleetError), self._workspace.lock(_GUARD, wait_s):
+    def make_ready(self) -> None:
+        """Cache the table of guards after a change; a warning says that it could not be written."""
+        try:
+            self.write_table()
+        except FleetError as why:
+            self._workspace.warn(f"hooks go by the guards before this until a session starts: {why}")
+
+    def write_table(self, wait_s: float = limits.LOCK_WAIT_S) -> None:
+        """Write the table that a hook reads before each step; ``wait_s``: for another process that does.
+
+        Raises:
+            FleetError: it could not be written; the one before it stays valid.
+        """
+        with self._workspace.lock(_GUARD, wait_s):  # so that no older table replaces it
             rows = [
                 [each.id, each.trigger, each.lesson, each.decision, each.until] for each in self.all() if each.lesson
             ]

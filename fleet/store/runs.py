@@ -264,8 +264,9 @@ class Runs:
             draft.summary = "; ".join(run.summary for run in loaded if run is not None)
 
     def _end(self, marker: Path, *, stays: bool) -> None:
-        """Remove a command's marker; or, if it ``stays`` as that of the last command, the markers of those before."""
-        others = (path for path in self._folder.glob(f"*{_BEGUN}") if path.name < marker.name and marker.exists())
+        """Remove a command's marker; or, if it ``stays`` as that of its agent's last command, the markers before."""
+        before = (path for path in self._folder.glob(f"*{_BEGUN}") if path.name < marker.name and marker.exists())
+        others = (path for path in before if path.stem.partition(_BY)[2] in ("", marker.stem.partition(_BY)[2]))
         for path in others if stays else (marker,):
             self._files.remove(path)
 

@@ -105,6 +105,17 @@ def test_a_decision_that_is_made_while_a_start_is_rendered_holds(place, lesson, 
     assert decided(place)[0] == "deny"
 
 
+def test_a_guard_whose_table_cannot_be_written_says_so_and_holds_from_the_next_start(place, lesson):
+    table = place.folder / ".fleet/ready/guards.json"
+    table.mkdir(parents=True)
+    done = place.fleet("guard", lesson, "deny")
+    assert "hooks go by the guards before this until a session starts" in done.stderr
+    assert json.loads(place.fleet("guard", "--json").stdout)["guards"]
+    table.rmdir()
+    place.fleet("start")
+    assert lesson in table.read_text()
+
+
 def test_a_guard_ends_with_its_day(place, lesson):
     place.fleet("guard", lesson, "deny", "--until", "2999-12-31")
     assert " until 2999-12-31: " in place.fleet("status").stdout

@@ -371,3 +371,16 @@ def test_of_two_notes_made_at_once_neither_is_lost(tmp_path: Path, monkeypatch: 
     threads[0].join()
     noted = dict(Runs(here).unrecorded()) if what == "a command" else here.trust.purged()
     assert noted.keys() >= names
+
+
+def test_a_command_that_stays_without_a_run_forgets_none_of_another_agent(tmp_path: Path) -> None:
+    (tmp_path / ".fleet").mkdir()
+    here = _workspace(tmp_path)
+    folder = tmp_path / ".fleet" / "runs"
+    folder.mkdir()
+    for by in ("tank", "velma"):
+        (folder / f"2026-11-22T10:00:00.000Z-0000 fleet edit by {by}.begun").touch()
+    with Runs(here).recording("velma", "edit") as draft:
+        draft.problem = "there is no room"
+    assert Runs(here).unrecorded("tank") == [("fleet edit", "2026-11-22T10:00:00.000Z-0000")]
+    assert len(Runs(here).unrecorded("velma")) == 1
