@@ -331,19 +331,23 @@ def _memory_edits(workspace: Workspace, agent: str, notebook: _Notebook, plan: P
 def _write(workspace: Workspace, agent: str, fields: Sequence[Field]) -> None:
     """Write the fields of a run: stages into the agent's private file, words into the file of their lesson.
 
-    A lesson that somebody edited, or another agent confirmed, since the plan was made stays as it is.
+    A lesson that somebody edited, or another agent confirmed, since the plan was made stays as it is, with a warning.
     """
-    private = (STAGE, MERGED_FROM)
+    private, left = (STAGE, MERGED_FROM), list[str]()
     with workspace.writing(agent) as writer:
         writer.set_own([(each.id, each.name, each.after) for each in fields if each.name in private])
         deltas = []
         for field in (each for each in fields if each.name not in private):
             line = workspace.record(agent, field.id) or Line(field.id)
             lesson = fold(line, workspace.policy())
-            is_same = canonical(lesson.fields.get(field.name) or "") == canonical(field.before or "")
-            if is_same and lesson.loggers <= {agent}:
+            now = canonical(lesson.fields.get(field.name) or "")
+            if now == canonical(field.before or "") and lesson.loggers <= {agent}:
                 deltas.append(writer.edit(line, field.name, field.after))
+            elif now != canonical(field.after or ""):
+                left.append(f"{field.id} ({field.name})")
         writer.write(deltas)
+    if left:
+        workspace.warn(f"left as they are, since somebody wrote there while they were tidied: {', '.join(left)}")
 
 
 def _record(workspace: Workspace, agent: str, tidied: TidyResult) -> None:

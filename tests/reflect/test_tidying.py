@@ -483,7 +483,8 @@ def test_what_somebody_edits_or_confirms_while_the_pass_runs_wins(tmp_path, monk
         write(*given)
 
     monkeypatch.setattr(tidying, "_write", waits)
-    stand.run("w", "tidy", "--mode", "always", "--agent", "velma")
+    done = stand.run("w", "tidy", "--mode", "always", "--agent", "velma")
+    assert f"somebody wrote there while they were tidied: {each} (text)" in done.stderr
     text = json.loads(stand.run("w", "show", each, "--json").stdout)["text"]
     assert text == ("Back it up" if words[0] == "edit" else "The build broke yesterday in CI")
 
