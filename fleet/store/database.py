@@ -25,7 +25,7 @@ from fleet.model.errors import BusyError, DiskError, FleetError
 from fleet.store import homes, replica
 from fleet.store.files import inode
 
-SCHEMA_NUMBER = 12
+SCHEMA_NUMBER = 13
 BUSY_S = 20.0
 _LOCKED_S = 0.005
 _SQLITE_MIN = (3, 32)  # `iif`

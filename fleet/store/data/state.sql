@@ -19,7 +19,7 @@ CREATE INDEX pattern_newest ON pattern (newest);
 CREATE INDEX pattern_ripens ON pattern (ripens) WHERE ripens != '';
 CREATE INDEX pattern_held ON pattern (id) WHERE held;
 CREATE INDEX pattern_purges ON pattern (id) WHERE purges;
-CREATE INDEX pattern_generation ON pattern (generation);
+CREATE INDEX pattern_generation ON pattern (generation, listed, retired);
 CREATE INDEX pattern_used ON pattern (id) WHERE listed AND used;
 CREATE VIRTUAL TABLE words USING fts5 (text, more, tokenize = 'porter unicode61 remove_diacritics 2');
 CREATE TABLE discovery (rowid INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, line BLOB NOT NULL, hash BLOB NOT NULL,
