@@ -73,7 +73,7 @@ def _opposed(clusters: Clusters, lookup: Callable[[list[str]], Mapping[str, Patt
     two_clusters = dict.fromkeys(tuple(sorted((clusters.of(a), clusters.of(b)))) for a, b, *_ in clusters.opposed)
     lessons = lookup([id_ for two in two_clusters for ids in two for id_ in ids])
     found = ([[lessons[id_] for id_ in ids if id_ in lessons] for ids in two] for two in two_clusters)
-    return [(Clusters.spoken_for(a), Clusters.spoken_for(b)) for a, b in found if a and b]
+    return [(Clusters.as_one(a), Clusters.as_one(b)) for a, b in found if a and b]
 
 
 # --- of the branch ----------------------------------------------------------------------------------------------------

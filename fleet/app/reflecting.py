@@ -133,7 +133,7 @@ def _whole(lessons: Lessons, pattern_id: str, agent: str) -> Pattern | None:
     """Return a lesson with the evidence of its cluster; None for an unknown one."""
     lesson = lessons.lesson(pattern_id)
     wordings = lessons.wordings(lesson.id) if lesson is not None else []
-    return Clusters.spoken_for(wordings, agent) if len(wordings) > 1 else lesson
+    return Clusters.as_one(wordings, agent) if len(wordings) > 1 else lesson
 
 
 def promote_all(workspace: Workspace) -> list[Due]:

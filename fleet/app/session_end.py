@@ -99,18 +99,26 @@ class Choice:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        configured, chosen = workspace.config.reflect, workspace.state.get(_HOST_CHOICE)
+        configured = workspace.config.reflect
         self.settings = configured.in_environment(os.environ)
-        self.trouble = self.settings.unread_limits(os.environ)
-        self.named: str = configured.reflector
-        is_free = self.named == RULES or (self._is_agreed(str(chosen)) and not self._is_agreed(self.named))
-        if chosen in reflection.CLIENTS and is_free:
-            self.named = chosen
+        self.named = self._chosen_here() or configured.reflector
+        self.trouble = self.settings.unread_limits(os.environ) or self._missing_program()
+        self._offered = self.named if configured.reflector == RULES else configured.reflector
+
+    def _chosen_here(self) -> str:
+        """Return the model that was chosen on this machine, if it goes before that of ``fleet.toml``; else ""."""
+        configured, chosen = self._workspace.config.reflect.reflector, self._workspace.state.get(_HOST_CHOICE)
+        if chosen not in reflection.CLIENTS:
+            return ""
+        is_first = configured == RULES or (self._is_agreed(chosen) and not self._is_agreed(configured))
+        return chosen if is_first else ""
+
+    def _missing_program(self) -> str:
+        """Return that the program which would be run is not there; "" where none would be run, or it is."""
         program = next(iter(self.settings.command), "") if self.named == "command" else self.named
         is_run = self.named not in (RULES, "endpoint") and self._is_agreed(self.named)
-        if is_run and program and os.sep not in program and not shutil.which(program):
-            self.trouble = self.trouble or f"{program} is not on the PATH"
-        self._offered = self.named if configured.reflector == RULES else configured.reflector
+        is_missing = is_run and program and os.sep not in program and not shutil.which(program)
+        return f"{program} is not on the PATH" if is_missing else ""
 
     @property
     def reflector(self) -> str:

@@ -86,41 +86,57 @@ class History:
 
         Only an id names a run of another machine: a repository may have brought it, and an undo writes its content.
         """
-        workspace = self._workspace
-        finish(workspace)
-        here = [(run, by) for run, by in self.listed() if run.machine == workspace.world.machine()]
-        decisions = (each.decision for each in Inbox(workspace).entries())
-        decided = {each.run: each.by for each in decisions if each and each.by}  # one may be on another agent's item
-        runs = [(run, by) for run, by in here if not agent or decided.get(run.id, run.agent) in ("", agent)]
-        parts = {field.id for run, _ in runs for field in run.fields if field.name == PART}
-        open_runs = [run for run, undone_by in runs if not undone_by and run.id not in parts]
+        finish(self._workspace)
+        made_at, runs, decided = self._workspace.made_at, self._whole_runs(agent), self._decided()
+        open_runs = [run for run, undone_by in runs if not undone_by]
         last = next((run for run in open_runs if run.kind in COMMANDS or run.id in decided), None)
         until = "~"  # behind any stamp
-        for command, when in Runs(workspace).unrecorded(agent):
-            if last is not None and workspace.made_at(last.at) >= when:
+        for command, when in Runs(self._workspace).unrecorded(agent):
+            if last is not None and made_at(last.at) >= when:
                 break
             kind = command.split()[1]
             if kind == "count":  # a log was counted, by whatever came first
                 continue
-            made = [run for run, _ in runs if when <= workspace.made_at(run.at) < until and run.id not in parts]
-            own = [run for run in made if run.kind == kind.replace("done", "reflect")]
+            run_kind = "reflect" if kind == "done" else kind  # `fleet done` logs the day, too
+            own = [run for run, _ in runs if run.kind == run_kind and when <= made_at(run.at) < until]
             if standing := [run for run in own if run in open_runs]:
                 return standing[-1]
-            if kind in {*COMMANDS, "done"} or not own:  # `fleet done` logs the day, too
-                before = f"`fleet undo {last.id}` takes back the command before it, and " if last is not None else ""
-                is_undone = any(run.kind == UNDO and workspace.made_at(run.at) > when for run, _ in runs)
-                why = (
-                    f"all that can be taken back since `{command}` is, and a bare `fleet undo` goes no further back"
-                    if is_undone
-                    else f"the last command here was `{command}`, which no bare `fleet undo` takes back"
-                )
-                if back := _BACK.get(command.removeprefix("fleet ")):
-                    why += f", and `fleet {back}` does"
-                raise NoError(f"{why}; nothing was changed. {before}`fleet undo --list` names all runs")
+            if kind in {*COMMANDS, "done"} or not own:
+                is_undone = any(run.kind == UNDO and made_at(run.at) > when for run, _ in runs)
+                raise NoError(_no_way_back(command, last, is_undone=is_undone))
             until = when
-        if last is not None:
-            return last
-        raise NoError("there is no command here that could be taken back; `fleet undo --list` names all runs")
+        if last is None:
+            raise NoError("there is no command here that could be taken back; `fleet undo --list` names all runs")
+        return last
+
+    def _decided(self) -> dict[str, str]:
+        """Return the run of each decision about an item of the inbox, and who decided."""
+        decisions = (each.decision for each in Inbox(self._workspace).entries())
+        return {each.run: each.by for each in decisions if each and each.by}
+
+    def _whole_runs(self, agent: str) -> list[tuple[Run, str]]:
+        """Return those of ``listed`` that an agent made on this machine, and that are no parts of others."""
+        here = [each for each in self.listed() if each[0].machine == self._workspace.world.machine()]
+        decided = self._decided()  # by an agent, maybe about an item of another one
+        runs = [(run, by) for run, by in here if not agent or decided.get(run.id, run.agent) in ("", agent)]
+        parts = {field.id for run, _ in runs for field in run.fields if field.name == PART}
+        return [(run, by) for run, by in runs if run.id not in parts]
+
+
+def _no_way_back(command: str, last: Run | None, *, is_undone: bool) -> str:
+    """Return why a bare undo goes back no further than a command that left no run, and what to do instead.
+
+    ``last``: the last run before it that can be undone. ``is_undone``: something was undone since.
+    """
+    before = f"`fleet undo {last.id}` takes back the command before it, and " if last is not None else ""
+    why = (
+        f"all that can be taken back since `{command}` is, and a bare `fleet undo` goes no further back"
+        if is_undone
+        else f"the last command here was `{command}`, which no bare `fleet undo` takes back"
+    )
+    if back := _BACK.get(command.removeprefix("fleet ")):
+        why += f", and `fleet {back}` does"
+    return f"{why}; nothing was changed. {before}`fleet undo --list` names all runs"
 
 
 def undo(workspace: Workspace, run_id: str | None = None) -> Undone:

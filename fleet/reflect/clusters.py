@@ -230,7 +230,7 @@ class Clusters(NamedTuple):
         return cls(ranked, tuple(pairs_left[:ASKED_MAX]), tuple(turned[:ASKED_MAX]))
 
     @staticmethod
-    def spoken_for(members: Sequence[Pattern], agent: str = "") -> Pattern:
+    def as_one(members: Sequence[Pattern], agent: str = "") -> Pattern:
         """Return a cluster as one lesson: its evidence added up, in the most-used wording.
 
         For an agent's memory that is the most-used wording that it logged itself.
@@ -257,7 +257,7 @@ class Clusters(NamedTuple):
             wordings = sorted((one for one in lessons_of if one is not None and one.is_listed), key=_rank)
             grouped_ids |= {one.id for one in wordings}
             against = self.opposites([one.id for one in wordings or [lesson]])
-            shown = self.spoken_for(wordings) if len(wordings) > 1 else lesson
+            shown = self.as_one(wordings) if len(wordings) > 1 else lesson
             result.append(Wordings(shown, tuple(wordings) if len(wordings) > 1 else (), against))
         return result
 

@@ -30,6 +30,8 @@ _APPROVED = (
     r"\((?:[a-z0-9_-]{1,32}: )?a person's yes, seen [\d,]+(?: in \d+ wordings)?(?:, [^()]*)?; p-[0-9a-f]{16}\)[ \t]*$"
 )
 
+_Rights = Callable[[], Mapping[str, Sequence[str]]]
+
 
 class Lessons:
     """Records that an agent may have in its memory: its own record of a private lesson, else the clan's."""
@@ -185,6 +187,14 @@ class AgentMemory:
         return re.search(_APPROVED, row) is not None
 
 
+class _Entered(NamedTuple):
+    """Memory with the lessons that entered it, and the lessons that wait."""
+
+    memory: Memory = Memory.parse(b"")
+    promoted: Sequence[Due] = ()
+    waiting: Sequence[Waiting] = ()
+
+
 class Promotions:
     """Promotion into an agent's memory and out of it, published to the clan. The caller holds the write lock."""
 
@@ -200,7 +210,7 @@ class Promotions:
         self,
         patterns: Iterable[Pattern],
         *,
-        rights: Callable[[], Mapping[str, Sequence[str]]] = dict,
+        rights: _Rights = dict,
         is_all: bool = False,
     ) -> list[Due]:
         """Bring the lessons with enough evidence into the memory; return them. Idempotent. The log was counted before.
@@ -213,29 +223,30 @@ class Promotions:
         log's last one.
         ``is_all``: ``patterns`` are all lessons, so that one which waited and is not due any more waits no longer.
         """
-        by_id, own_rights = {pattern.id: pattern for pattern in patterns}, cache(rights)
-        known, promoted, waiting = set[str](), list[Due](), list[Waiting]()
+        by_id, own_rights, entered = {pattern.id: pattern for pattern in patterns}, cache(rights), _Entered()
 
         def with_due(memory: Memory) -> Memory:
-            nonlocal known
-            known = memory.known()
-            promoted.clear()
-            waiting.clear()
-            with self._writer.workspace.snapshot():  # many lessons are looked up, and nothing is written meanwhile
-                for due, kin, why in self._judged(memory, by_id):
-                    larger = memory if why else self._with_due(memory, by_id[due.id], due, kin, own_rights)
-                    if obstacle := why or self._no_room(larger, due.id):
-                        waiting.append(Waiting(due.id, due.text, due.evidence, obstacle))
-                    else:
-                        memory = larger
-                        promoted.append(due)
-            self._publish([by_id[each.id] for each in promoted])
-            return memory
+            nonlocal entered
+            entered = self._entered(memory, by_id, own_rights)
+            self._publish([by_id[each.id] for each in entered.promoted])
+            return entered.memory
 
         self._memory.rewrite(with_due)
-        known |= {each.id for each in promoted}
-        self._memory.note_waiting(waiting, by_id, known, is_all=is_all)
-        return promoted
+        self._memory.note_waiting(entered.waiting, by_id, entered.memory.known(), is_all=is_all)
+        return list(entered.promoted)
+
+    def _entered(self, memory: Memory, by_id: Mapping[str, Pattern], rights: _Rights) -> "_Entered":
+        """Return a memory with all lessons that are due and may enter it. Nothing is written."""
+        promoted, waiting = list[Due](), list[Waiting]()
+        with self._writer.workspace.snapshot():  # many lessons are looked up, and nothing is written meanwhile
+            for due, kin, why in self._judged(memory, by_id):
+                larger = memory if why else self._with_due(memory, by_id[due.id], due, kin, rights)
+                if obstacle := why or self._no_room(larger, due.id):
+                    waiting.append(Waiting(due.id, due.text, due.evidence, obstacle))
+                else:
+                    memory = larger
+                    promoted.append(due)
+        return _Entered(memory, promoted, waiting)
 
     def _judged(self, memory: Memory, by_id: Mapping[str, Pattern]) -> Iterator[tuple[Due, list[str], str]]:
         """Yield the lessons that are due, each with its kin and why it cannot enter by itself, or ""."""
@@ -260,9 +271,7 @@ class Promotions:
             why = self._obstacle(memory, doubt, due, is_enough=due.id in enough)
             yield due._replace(evidence=f"{due.evidence}{_in_wordings(wordings)}"), kin, why
 
-    def _with_due(
-        self, memory: Memory, pattern: Pattern, due: Due, kin: Sequence[str], rights: Callable[[], Mapping[str, Any]]
-    ) -> Memory:
+    def _with_due(self, memory: Memory, pattern: Pattern, due: Due, kin: Sequence[str], rights: _Rights) -> Memory:
         """Return the memory with one more lesson. The log is read only here, when a lesson enters."""
         own = [each for part in kin for each in rights().get(part, ())]
         right = pattern.correct if pattern.correct in own else next(iter(own), "")

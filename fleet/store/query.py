@@ -228,9 +228,10 @@ class Patterns(_Table):
 
     def count_since(self, generation: int) -> int:
         """Return how many lessons changed after a generation, merged records as one."""
-        grouped = self.groups()
-        rows = self._rows("SELECT id FROM pattern WHERE generation > ? AND listed AND NOT retired", generation)
-        return len({grouped.get(each, [each])[0] for (each,) in rows})
+        grouped, new = self.groups(), "FROM pattern WHERE generation > ? AND listed AND NOT retired"
+        [(records,)] = self._rows(f"SELECT count(*) {new}", generation)
+        members = [each for (each,) in self._rows(f"SELECT id {new} AND {_IN_SETS}", generation)]
+        return int(records) - len(members) + len({grouped.get(each, [each])[0] for each in members})
 
     def _united(self, order: Order) -> list[Pattern]:
         """Return the merged sets that an order lists, each as one lesson."""

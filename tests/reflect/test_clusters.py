@@ -140,8 +140,8 @@ def test_the_most_used_wording_speaks_and_in_a_memory_the_most_used_of_the_own()
     [group] = among([mine, theirs]).groups
     assert group == (theirs.id, mine.id)
     members = [theirs, mine]
-    assert (Clusters.spoken_for(members).text, Clusters.spoken_for(members).count("seen")) == (AGAIN, 11)
-    assert Clusters.spoken_for(members, "velma").text == AWK
+    assert (Clusters.as_one(members).text, Clusters.as_one(members).count("seen")) == (AGAIN, 11)
+    assert Clusters.as_one(members, "velma").text == AWK
 
 
 def test_a_wording_that_is_gone_since_leaves_the_others_as_they_are():
