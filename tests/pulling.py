@@ -5,6 +5,7 @@ from contextlib import suppress
 
 from fleet.share.git import GitRemote
 from fleet.share.remote import Files, Mark
+from fleet.store.git import Bare
 from fleet.store.tree import NOT_PLAIN, GitTree, Paths, TreeGoneError, sort_entries
 
 
@@ -12,8 +13,14 @@ class Whole(Files):
     """Files that are the whole tree, since the mark was empty or is not known: what is not in it is gone."""
 
 
-class PullingRemote(GitRemote):
-    """A git branch of which a test reads what came with a fetch."""
+class Pulling:
+    """A transport of which a test reads what came with a fetch: a base beside its class, which has its ``Bare``."""
+
+    _copy: Bare
+
+    def fetch(self, since: Mark) -> Mark:
+        """Fetch, as the class beside this one does."""
+        raise NotImplementedError
 
     def pull(self, since: Mark) -> tuple[Files, Mark]:
         """Fetch; return what changed since a mark, b"" for what is gone, and the mark of the state it leads to."""
@@ -29,6 +36,10 @@ class PullingRemote(GitRemote):
         files = {path: b"" for path in old or () if path not in there}
         files |= {path: tree.read(oid) for path, (oid, _) in new.items() if (old or {}).get(path, ("",))[0] != oid}
         return (Whole(files) if old is None else files), head
+
+
+class PullingRemote(GitRemote, Pulling):
+    """A git branch of which a test reads what came with a fetch."""
 
 
 def _paths(tree: GitTree, mark: Mark) -> Paths | None:

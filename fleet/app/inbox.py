@@ -26,7 +26,7 @@ from fleet.learn.corrections_md import Correction
 from fleet.learn.counting import CountedLog
 from fleet.model import names
 from fleet.model.errors import DiskError, NoError, UsageError
-from fleet.model.names import LABELS
+from fleet.model.names import LABELS, LOGGED
 from fleet.model.pattern import Pattern, merged
 from fleet.recall.wording import Renderer
 from fleet.reflect import inbox, memory_md, promotion
@@ -521,7 +521,7 @@ class _Candidate(_Handler):
         return f"it is known by now, as {known.id}: {known.text}" if known is not None else ""
 
     def approve(self) -> str:
-        texts = {name: self.text(name) for name in ("wrong", "right", "pattern", "category", "trigger")}
+        texts = {name: self.text(name) for name in ("wrong", "right", "pattern", *LOGGED)}
         source, tags = self.text("source") or "a reflection, approved by a person", self.entry.item.body.get("tags", [])
         tags = tuple(str(tag) for tag in tags) if isinstance(tags, list) else ()
         correction = Correction(**texts, source=source, tags=tags)

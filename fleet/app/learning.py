@@ -95,13 +95,12 @@ def _note_logged(draft: Draft, logged: LogResult) -> None:
 
 def _promote(workspace: Workspace, agent: str, logged: LogResult) -> None:
     """Promote a lesson into memory at once where this occurrence makes it due."""
-    settings = workspace.config.promotion
     if not logged.entry or workspace.is_guest(agent):
         return
     try:
         # Lessons of the same meaning count with it, and one of the opposite meaning keeps it out.
         alike = [each.id for each in logged.near if TURNS.issuperset(each.differs)]
-        if alike or logged.seen >= min(settings.own, settings.clan_seen):
+        if alike or logged.seen >= workspace.config.promotion.least_seen:
             from fleet.app import reflecting  # 40 ms that most corrections need not spend
 
             # Lessons are compared now, so that two opposites are known: no hook has the time for that.

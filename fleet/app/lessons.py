@@ -27,10 +27,7 @@ from fleet.store.runs import Field, Runs
 from fleet.store.workspace import Workspace, Writer
 from fleet.text.similarity import ALIKE_MIN, near
 
-_VALUES = {"state": ("candidate", "published"), SCOPE: (PRIVATE, "clan", "")}
-"""Values that these fields may be set to: a slip as ``Private`` would share the lesson. ``retired`` is missing, since a
-lesson is retired by a remove."""
-
+_VALUES = {field.name: field.values for field in FIELDS if field.values}
 _KNOWN = {alias: field.name for field in FIELDS for alias in (field.name, field.label, *field.aliases)}
 """A field's name in a record by its name, label or alias. A newer version's field can be set if the lesson has it."""
 _RESERVED = {

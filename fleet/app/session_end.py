@@ -125,10 +125,10 @@ class Choice:
         """The reflector that is asked: the rules where nobody on this machine agreed to the named one."""
         return RULES if self.unagreed() else self.named
 
-    @property
-    def is_open(self) -> bool:
-        """True where no reflector was chosen yet, here or by ``fleet.toml``."""
-        return self.settings.reflector == RULES and not self._workspace.state.get(_HOST_CHOICE)
+    def is_open_to(self, client: str) -> bool:
+        """Return whether a client can be asked, and no reflector was chosen yet, here or by ``fleet.toml``."""
+        is_chosen = self.settings.reflector != RULES or self._workspace.state.get(_HOST_CHOICE)
+        return client in reflection.CLIENTS and not is_chosen
 
     def choose(self, reflector: str) -> None:
         """Note a person's choice for this machine, a host's own model or the rules; a yes to another holds no more."""

@@ -17,7 +17,7 @@ from fleet.app.sharing import ConsentNeededError
 from fleet.cli import output
 from fleet.cli.output import argument, echo, flag, note, option
 from fleet.hosts import install
-from fleet.hosts.install import HOSTS, Calls, FileChange, SettingsFile
+from fleet.hosts.install import CALLERS, Calls, FileChange, SettingsFile
 from fleet.hosts.payloads import CLAUDE_CODE
 from fleet.model import names
 from fleet.model.errors import FleetError, NoError, UsageError
@@ -32,7 +32,7 @@ from fleet.text.screening import counted, listed
 
 SHELLS = ("bash", "zsh", "fish")
 
-Host = Annotated[str, argument("HOST", f"The agent host: {', '.join(HOSTS)}.", HOSTS)]
+Host = Annotated[str, argument("HOST", f"The agent host: {', '.join(CALLERS)}.", CALLERS)]
 Project = Annotated[bool, flag("--project", "The host's settings of this workspace; the default.")]
 User = Annotated[bool, flag("--user", "Your own settings of the host: every project that is a workspace.")]
 
@@ -53,7 +53,8 @@ def _init(
         bool | None, flag("--take-in/--no-take-in", "Take in CLAUDE.md, lessons.md and their like here.")
     ] = None,
     host: Annotated[
-        str, option("--install", "HOST", f"Install an agent host too: {', '.join(HOSTS)}, or none.", (*HOSTS, "none"))
+        str,
+        option("--install", "HOST", f"Install an agent host too: {', '.join(CALLERS)}, or none.", (*CALLERS, "none")),
     ] = "",
     yes: Annotated[
         bool, flag("--yes", "-y", "Answer yes to all but --remote, --author, --take-in and --install.")
@@ -236,9 +237,9 @@ def _offer_host(workspace: Workspace, host: str, *, asks: bool) -> None:
     is_settled = workspace.state.get("host_asked") or Calls.installed(workspace.root)
     if not host and asks and not is_settled:
         workspace.state.put(host_asked=workspace.wall())
-        here = [name for name in HOSTS if which(HOSTS[name].client)] or [CLAUDE_CODE]
+        here = [name for name in CALLERS if which(CALLERS[name].client)] or [CLAUDE_CODE]
         question = "Let {0.title} call fleet by itself ({0.file})?"
-        hosts = [name for name in here if typer.confirm(question.format(HOSTS[name]), default=True)]
+        hosts = [name for name in here if typer.confirm(question.format(CALLERS[name]), default=True)]
     for name in hosts:
         file = SettingsFile.of(workspace.root, name)
         changed = any(each.is_other for each in file.install())
@@ -407,7 +408,7 @@ def _file(host: str, *, project: bool, user: bool) -> SettingsFile:
 def _ask_to_reflect(client: str) -> bool:
     """Ask once whether the host's own model may look back on sessions, naming its cost; return if a person chose."""
     with suppress(NoError), output.opened() as workspace:
-        if not session_end.Choice(workspace).is_open:
+        if not session_end.Choice(workspace).is_open_to(client):
             return False
         limits = session_end.Choice(workspace).settings
         offer = (

@@ -52,7 +52,7 @@ class _Host(NamedTuple):
 
     Attributes:
         title: its name as people write it.
-        client: its command, which is the name of its reflector, too.
+        client: its command, which is the name of its reflector, too, if it can be one.
         file: path of its settings below a project, and below a person's home.
         own: environment variable of another folder for a person's settings, and the path of their folder below that.
         matchers: its events that call us, with a pattern of tools.
@@ -75,8 +75,8 @@ class _Host(NamedTuple):
     comments: bool = False
 
 
-HOSTS = {name: _Host(**fields) for name, fields in tables(str(Path(__file__).with_name("hosts.toml"))).items()}
-"""Hosts that can be set up, by name (``hosts.toml``)."""
+CALLERS = {name: _Host(**fields) for name, fields in tables(str(Path(__file__).with_name("hosts.toml"))).items()}
+"""Hosts that can be set up to call fleet, by name (``hosts.toml``)."""
 
 _KEPT = ".before-fleet"
 """Ending of the copy of a settings file beside it, from before the hooks, where their removal would not restore its
@@ -109,9 +109,9 @@ class FileChange(NamedTuple):
 
 def check_host(host: str) -> None:
     """Raise ``UsageError`` unless a host is one that can be set up."""
-    if host not in HOSTS:
+    if host not in CALLERS:
         others = "`fleet help hooks` shows how another host calls fleet"
-        raise UsageError(f"fleet can set up {', '.join(HOSTS)}, and not {host[:40]!r}; {others}. Nothing was changed")
+        raise UsageError(f"fleet can set up {', '.join(CALLERS)}, and not {host[:40]!r}; {others}. Nothing was changed")
 
 
 class SettingsFile(NamedTuple):
@@ -119,12 +119,12 @@ class SettingsFile(NamedTuple):
 
     path: Path
     root: Path | None = None
-    host: _Host = HOSTS[CLAUDE_CODE]
+    host: _Host = CALLERS[CLAUDE_CODE]
 
     @classmethod
     def of(cls, root: Path | None, name: str = CLAUDE_CODE) -> "SettingsFile":
         """Return a project's settings file of a host; for None, a person's own."""
-        host = HOSTS[name]
+        host = CALLERS[name]
         if root is not None:
             return cls(root / host.file, root, host)
         variable, below = host.own
@@ -215,7 +215,7 @@ class Calls(NamedTuple):
     @classmethod
     def of(cls, root: Path | None, name: str) -> "Calls":
         """Return how a host calls fleet in a project, by its settings and by a person's own."""
-        host, own = HOSTS[name], SettingsFile.of(None, name).path
+        host, own = CALLERS[name], SettingsFile.of(None, name).path
         places = {own: "user's"}  # earlier entries override later ones
         if root is not None:
             project = SettingsFile.of(root, name).path
@@ -247,7 +247,7 @@ class Calls(NamedTuple):
     @classmethod
     def installed(cls, root: Path) -> list[str]:
         """Return the hosts whose settings call fleet in a project, and turn no hooks off."""
-        found = ((name, cls.of(root, name)) for name in HOSTS)
+        found = ((name, cls.of(root, name)) for name in CALLERS)
         return [name for name, calls in found if calls.where and not calls.off]
 
 

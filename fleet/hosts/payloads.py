@@ -46,6 +46,8 @@ TOOLS = {
     for word in words.split()
 }
 """Each host's word for a tool, in lower case, to Claude Code's."""
+_KEYS = {"prompt_id": CLAUDE_CODE, "turn_id": CODEX, "sessionId": COPILOT, "tool_result": COPILOT}
+"""Keys that only the payloads of one host have, to that host."""
 EDITING_TOOLS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
 
 HOSTS = {
@@ -184,14 +186,12 @@ def _host_of(event: str, fields: dict[str, object], environment: Mapping[str, st
     for name, host in HOSTS.items():
         if any(home in transcript for home in host.get("home", "").split()) or event in host.get("events", "").split():
             return name
-    if "prompt_id" in fields:
-        return CLAUDE_CODE
-    if "turn_id" in fields:
-        return CODEX
+    if host_by_key := next((host for key, host in _KEYS.items() if key in fields), ""):
+        return host_by_key
     session = text_in(fields, "session_id")
     if session and session == environment.get(HOSTS[GEMINI]["process"]):
         return GEMINI
-    if "sessionId" in fields or "tool_result" in fields or ("timestamp" in fields and session):
+    if "timestamp" in fields and session:
         return COPILOT
     return next((name for name, host in HOSTS.items() if environment.get(host.get("process", ""))), UNKNOWN)
 

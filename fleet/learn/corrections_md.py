@@ -182,7 +182,7 @@ class Entry(NamedTuple):
     @property
     def shared(self) -> tuple[str, ...]:
         """The texts that leave this machine."""
-        return self.pattern, self.right, self.category, self.trigger, *self.tags
+        return self.pattern, self.right, *(getattr(self, name) for name in LOGGED), *self.tags
 
     @property
     def heading_hash(self) -> str:

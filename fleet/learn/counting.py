@@ -33,6 +33,8 @@ from fleet.text import screening
 WAIT_S = 0.3
 """Time that a correction waits for another process that counts or refreshes the database."""
 _MOVING = "moves"  # key in local.db: agent, id and new scope of each lesson that changes its scope, as JSON
+_MARKS = (RELAPSED,)
+"""Pairs in a record, each of which raises the counter of its name."""
 _TAIL_BYTES = 256 * 1024  # of a log's end, where the newest entry is looked for
 _LOGGED_AT = rb"<!-- fleet (?:flagged )?c-[0-9a-f]{16} [^<>]*?\bat=(\S{24})"
 
@@ -473,9 +475,8 @@ class _Backlog:
     def _undo_numbers(self, records: Sequence[Record], *, is_private: bool) -> dict[str, dict[str, int]]:
         """Return the undo counts of a lesson's entries, and of the sessions to which they belong."""
         marks = self._read.log.marks
-        marked = [record for record in records if record.id in marks]
-        seen = {self._keys[record.id]: marks[record.id] for record in marked}
-        relapsed = {self._keys[record.id]: marks[record.id] for record in marked if RELAPSED in record.extra}
+        seen = {record: (self._keys[record.id], marks[record.id]) for record in records if record.id in marks}
+        marked = {pair[0]: dict(seen[record] for record in seen if pair in record.extra) for pair in _MARKS}
         by_session: dict[str, list[int]] = defaultdict(list)
         for record in records:
             if record.session or is_private or record.part:
@@ -483,7 +484,7 @@ class _Backlog:
         # The number grows with every mark, and is odd while all entries of the session are undone, in any order.
         marked_sessions = {key: numbers for key, numbers in by_session.items() if any(numbers)}
         sessions = {key: 2 * sum(undos) - all(undo % 2 for undo in undos) for key, undos in marked_sessions.items()}
-        return {"relapsed": relapsed, "seen": seen, "sessions": sessions}
+        return {**marked, "seen": dict(seen.values()), "sessions": sessions}
 
     def _undo_old_names(self) -> Iterator[Line]:
         """Yield lines that revoke an entry's undo under a pattern that no longer counts the entry."""
@@ -491,7 +492,7 @@ class _Backlog:
         for record in (record for record in log.records if record.id in log.marks and record not in latest):
             line = self._workspace.record(self._writer.agent, record.pattern) or Line(record.pattern)
             key = self._keys[record.id]
-            counts = {name: line.undo_count(record.replica, name, key) for name in ("relapsed", "seen")}
+            counts = {name: line.undo_count(record.replica, name, key) for name in (*dict(_MARKS), "seen")}
             if odd := {name: {key: number + 1} for name, number in counts.items() if number % 2}:
                 yield edits.undo(line, record.replica, odd)
 
@@ -510,15 +511,16 @@ class _Backlog:
             max(record.at for record in fresh),
             seen=len(own),
             sessions=len({record.session for record in own if record.session} - earlier_sessions),
-            relapsed=sum(RELAPSED in record.extra for record in own),
+            marks={pair[0]: sum(pair in record.extra for record in own) for pair in _MARKS},
             fields=self._fields(line, fresh),
             at=min(_occurred(each, self._entries[each.id].when if each.id in self._entries else "") for each in fresh),
         )
         for record in fresh:
             if record not in own:
-                key, session, relapsed = self._keys[record.id], self._session(record), int(RELAPSED in record.extra)
+                key, session = self._keys[record.id], self._session(record)
+                marks = {pair[0]: int(pair in record.extra) for pair in _MARKS}
                 part = edits.part(
-                    line, line.id, key, {}, replica, "", seen=1, sessions=1, relapsed=relapsed, session_hash=session
+                    line, line.id, key, {}, replica, "", seen=1, sessions=1, marks=marks, session_hash=session
                 )
                 delta = lines.join(delta, part)
         return delta

@@ -96,11 +96,10 @@ _BOMS_OF_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _CONFLICT = re.compile(rb"^(?:(?:<{7}|>{7}|\|{7})(?: [^\n]*)?|={7})\r?$", re.MULTILINE)
 _HEADING_LINE = re.compile(rb"^ {0,3}#{1,6}[ \t]", re.MULTILINE)
 _OBJECT_LINE = re.compile(rb"^[ \t]*\{", re.MULTILINE)
-_PAGES = (".md", ".markdown", ".mdx", ".mdc", ".cursorrules", ".windsurfrules", ".clinerules")
+_PAGES = (*KEYS["pages"], *KEYS["files"])
 _RENDERED = re.compile(rb"^(?:<!-- )?Rendered by `?fleet`? from ", re.MULTILINE)
 _HEAD_BYTES = 2_048
 _OWN_PAGE = re.compile(rb"<!-- fleet |What I got wrong|User flagged|to be inferred")
-_LINES = (".jsonl", ".ndjson")
 
 
 def read_records(name: str, data: bytes) -> Iterator[Item]:
@@ -120,9 +119,7 @@ def read_records(name: str, data: bytes) -> Iterator[Item]:
     clean = _CONFLICT.sub(b"", data)
     if _is_page(base, clean):
         yield from _read_page(name, data)
-    elif (
-        not base.endswith((*_LINES, ".json")) and _records_of(clean.strip()) is None and not _OBJECT_LINE.search(clean)
-    ):
+    elif not base.endswith(KEYS["objects"]) and _records_of(clean.strip()) is None and not _OBJECT_LINE.search(clean):
         yield Bad(1, "neither Markdown nor JSON", b"")
     else:
         yield from _read_objects(_raws(clean), is_discoveries=base.startswith("discover"))
@@ -133,7 +130,7 @@ def _is_page(base: str, data: bytes) -> bool:
     first = data.lstrip().partition(b"\n")[0]
     if first[:1] in (b"{", b"["):
         return base.endswith(_PAGES) and all(_parsed(each, msgspec.Raw) is None for each in (first, data))
-    if base.endswith(_PAGES) or (_HEADING_LINE.match(first) and not base.endswith((*_LINES, ".json"))):
+    if base.endswith(_PAGES) or (_HEADING_LINE.match(first) and not base.endswith(KEYS["objects"])):
         return True
     return _HEADING_LINE.search(data) is not None and _OBJECT_LINE.search(data) is None
 

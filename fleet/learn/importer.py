@@ -141,7 +141,7 @@ def _files_below(root: Path, own_folders: list[Path]) -> Iterator[Path]:
         names_below[:] = [name for name in names_below if name not in KEYS["never"]]
         paths += [Path(folder, name) for name in files]
     for path in sorted(paths):
-        if path.suffix.casefold() not in KEYS["suffixes"] and path.name.casefold() not in KEYS["files"]:
+        if path.suffix.casefold() not in KEYS["objects"] + KEYS["pages"] and path.name.casefold() not in KEYS["files"]:
             continue
         if is_project and not re.search(of_a_project, path.relative_to(root).as_posix()):
             continue

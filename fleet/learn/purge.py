@@ -31,7 +31,7 @@ from fleet.store.workspace import Workspace, Writer
 from fleet.text import screening
 from fleet.text.screening import texts_in
 
-_NO_TEXT = frozenset({codec.AT, "merged_into", "scope", "state"})
+_NO_TEXT = frozenset({codec.AT, MERGED_INTO, *(field.name for field in names.FIELDS if field.values)})
 SECRETS_AT_ONCE_MAX = 200
 """Limit of lessons that one call purges of secrets: the next call purges more, and none is shown meanwhile."""
 _NEEDLE_CHARS_MIN = 6  # shorter texts are in every file, and hide nothing

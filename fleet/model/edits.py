@@ -32,7 +32,7 @@ def confirm(
     *,
     seen: int = 1,
     sessions: int = 0,
-    relapsed: int = 0,
+    marks: Mapping[str, int] = {},
     fields: Mapping[str, Any] | None = None,
     at: str = UNDATED,
 ) -> Line:
@@ -41,10 +41,9 @@ def confirm(
     A value that no column has for its field becomes a first wording of the writer. Where the writer's own wording was
     purged, it becomes an edit, and only if the field has no value at all: otherwise it would replace the redaction.
 
-    ``at`` is the time of the occurrence, if that is earlier than the stamp.
+    ``marks``: the steps of further counters. ``at`` is the time of the occurrence, if that is earlier than the stamp.
     """
-    steps = {"relapsed": relapsed, "seen": seen, "sessions": sessions}
-    counts = Column(n=_raised(line.w.get(me, NOTHING), steps))
+    counts = Column(n=_raised(line.w.get(me, NOTHING), {**marks, "seen": seen, "sessions": sessions}))
     return _occurrence(line, me, stamp, counts, fields or {}, at)
 
 
@@ -58,7 +57,7 @@ def part(
     *,
     seen: int,
     sessions: int = 0,
-    relapsed: int = 0,
+    marks: Mapping[str, int] = {},
     session_hash: str = "",
     at: str = UNDATED,
     author: str | None = None,
@@ -69,7 +68,8 @@ def part(
     With the stamp "" there is no add: the lesson stays present or absent. ``author`` is the author of an imported
     record, "" if it names none, and None for an entry that ``me`` wrote by hand; an import is no confirmation.
     """
-    parts = {"relapsed": {hash: relapsed}, "seen": {hash: seen}, "sessions": {session_hash or hash: sessions}}
+    parts = {name: {hash: number} for name, number in {**marks, "seen": seen}.items()}
+    parts["sessions"] = {session_hash or hash: sessions}
     counts = Column(
         first={author_field(hash): author} if author is not None else {},
         parts={name: each for name, each in parts.items() if any(each.values())},

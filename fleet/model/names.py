@@ -38,6 +38,8 @@ class _Field(NamedTuple):
         shown: how ``fleet show`` prints it. ``text``: as it is. ``own``: in a special form. "": last, with its name.
         uses: ``asked``: a person is asked before another writer replaces it in many lessons. ``credited``: lists name
             whoever edited it. ``logged``: an optional text of a correction. ``searched``: a search looks in it.
+        values: all that it may be set to: a slip as ``Private`` would share the lesson. A purge leaves them, since they
+            are nobody's words. (): any words.
     """
 
     name: str
@@ -45,6 +47,7 @@ class _Field(NamedTuple):
     aliases: tuple[str, ...] = ()
     shown: Literal["", "text", "own"] = ""
     uses: str = ""
+    values: tuple[str, ...] = ()
 
 
 FIELDS = (
@@ -55,9 +58,9 @@ FIELDS = (
     _Field("category", "category", shown="text", uses="asked logged searched"),
     _Field("tags", "tags", ("tag",), shown="own"),
     _Field("trigger", "trigger", shown="own", uses="asked credited logged"),
-    _Field("state", "state", shown="own"),
+    _Field("state", "state", shown="own", values=("candidate", "published")),  # it is retired by a remove
     _Field("importance", "importance"),
-    _Field("scope", "scope"),
+    _Field("scope", "scope", values=("private", "clan", "")),
     _Field("source", "source"),
 )
 """The fields that this version knows, in the order in which they are shown. Others come from newer versions."""

@@ -61,7 +61,7 @@ class GitRemote:
         url: the remote's address for git; see ``Address.checked``.
 
     Attributes:
-        name: the address for people, without credentials.
+        name: the address for people, a plain ``str`` without credentials.
         warnings: messages for a person, which the caller shows.
         skipped: number of files that were not read; above 0, the sync is partial.
     """

@@ -14,7 +14,7 @@ Files = dict[str, bytes]
 """Changed files: path under clan-learnings to content; ``b""`` removes the path."""
 
 Mark = str
-"""Commit in the workspace's tree store; "" if nothing was fetched yet, or the branch does not exist."""
+"""Commit in the tree store, for one state of the remote the same on each machine; "" for none, or no branch."""
 
 
 class Moved(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ import msgspec
 
 from crdt import clock
 from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
-from fleet.model.names import LABELS
+from fleet.model.names import FIELDS
 from fleet.store.workspace import Workspace
 from fleet.text.screening import listed
 
@@ -48,7 +48,7 @@ _PURGED_CHARS_MIN = 6  # shorter texts are in every run, and hide nothing
 _SKILL = "SKILL.md"  # a skill is a folder, and this in it
 _PLAN, _DONE, _BEGUN, _ASIDE = ".plan", ".json", ".begun", ".plan-aside"
 _BY = " by "  # behind a command that was begun, and before the agent it acts as
-_WORDED = LABELS.keys() - {"state", "scope", "importance"}
+_WORDED = {field.name for field in FIELDS if not field.values} - {"importance"}  # a number
 """Fields of a lesson that have words."""
 _ID = r"[a-z][a-z0-9-]{2,63}"
 _FRAMED = ("/memory.md", "/user-model.md")

@@ -15,6 +15,7 @@ import pytest
 import typer.main
 
 from fleet.cli import commands
+from fleet.hosts.install import CALLERS
 from fleet.store import config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -147,7 +148,7 @@ def test_ids_types_and_the_like_are_completed(w):
     assert completed(w, "init", "--install", "c") == ["claude-code", "codex"]
     assert [each[:2] for each in completed(w, "show", "d-")] == ["d-"]
     assert completed(w, "gossip", "--type", "g") == ["gotcha"]
-    assert completed(w, "install", "") == ["claude-code", "codex", "gemini"]
+    assert completed(w, "install", "") == [*CALLERS]
     assert completed(w, "config", "set", "recall.at") == ["recall.at_prompts"]
     assert completed(w, "help", "conce") == ["concepts"]
     assert completed(w, "inbox", "r") == ["reject"]
@@ -493,3 +494,9 @@ def test_what_is_known_may_be_counted_again_without_its_words_and_a_retired_one_
 def test_no_sentence_about_a_command_is_cut_off(stage):
     shown = stage.run("elsewhere", "help", "all").stdout
     assert "..." not in shown.partition("Every day:")[2].replace("(d-...)", "").replace("(c-...)", "")
+
+
+def test_a_host_whose_client_is_no_reflector_is_set_up_without_an_offer_to_ask_it(w, monkeypatch):
+    assert "fleet reflect --use claude" in w.run("w", "install", "claude-code").stderr
+    monkeypatch.setitem(CALLERS, "codex", CALLERS["codex"]._replace(client="foo"))
+    assert "--use foo" not in w.run("w", "install", "codex").stderr

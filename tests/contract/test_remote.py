@@ -19,7 +19,7 @@ from fleet.share.remote import Files, Moved, RemoteRefused, RemoteUnavailable
 from fleet.store.git import Bare
 from fleet.store.tree import GitTree
 from tests.memory_remote import MemoryRemote, MemoryServer, MemoryTree
-from tests.pulling import PullingRemote, Whole
+from tests.pulling import Pulling, PullingRemote, Whole
 
 ONE = "patterns.d/popashot.7f3a91c2.jsonl"
 TWO = "patterns.d/tank.c0ffee42.jsonl"
@@ -157,7 +157,7 @@ def machine(far: Far) -> Machine:
         tree = MemoryTree()
         return Machine(MemoryRemote(far.server, tree), tree)
     remote = far.remote()
-    assert isinstance(remote, PullingRemote)
+    assert isinstance(remote, Pulling)
     return Machine(remote, GitTree(remote._copy.folder))
 
 

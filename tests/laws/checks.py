@@ -918,7 +918,7 @@ def a_delta_says_something_of_its_writer_alone(t: Any, line: Line, me: str) -> N
 
 def a_log_is_in_and_counts_what_it_says(t: Any, line: Line, me: str, seen: int) -> None:
     before = fold(line)
-    delta = t.confirm(line, me, after(line), seen=seen, sessions=1, relapsed=seen - 1)
+    delta = t.confirm(line, me, after(line), seen=seen, sessions=1, marks={"relapsed": seen - 1})
     now = fold(codec.join(line, delta))
     assert now.is_present
     for name, step in (("seen", seen), ("sessions", 1), ("relapsed", seen - 1), ("zeta", 0)):
