@@ -178,7 +178,7 @@ def test_comments_that_gemini_allows_are_read_past_and_never_lost(place):
     path.write_text(path.read_text().replace("{", "{ // why", 1))
     before = path.read_bytes()
     assert "already" in place.fleet("install", "gemini").stdout
-    assert "the settings call fleet" in place.fleet("doctor", expect=1).stdout
+    assert "the settings call fleet" in place.fleet("doctor", expect=1, PATH=os.defpath).stdout
     assert "holds comments" in place.fleet("uninstall", "gemini", expect=3).stderr
     assert path.read_bytes() == before
 
