@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from websockets.exceptions import WebSocketException
+
 from benchmarks import rows
 from benchmarks.matching import report as matching
 from benchmarks.processes import Clans
@@ -63,7 +65,7 @@ def _of(group: Group, bench: Bench) -> list[Row]:
     print(f"{_titled(group.works[0], bench.count)} ...", end=" ", file=sys.stderr, flush=True)
     try:
         found = list(group.measure(bench))
-    except (UnmeasuredError, subprocess.SubprocessError, OSError) as why:
+    except (UnmeasuredError, subprocess.SubprocessError, OSError, WebSocketException) as why:
         found = [unmeasured(work, "", str(why)) for work in group.works]
     print(f"{time.monotonic() - began:.0f} s", *render(found)[2:], sep="\n", file=sys.stderr, flush=True)
     return found
