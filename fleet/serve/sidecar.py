@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -36,6 +36,7 @@ from fleet.hosts import local
 from fleet.hosts.local import LocalFolder
 from fleet.model import names
 from fleet.model.errors import BusyError, FleetError, UsageError
+from fleet.model.pattern import PRIVATE
 from fleet.serve import units
 from fleet.serve.schedule import CLAN, LOGS, Fingerprints, Marks, Memory, Now, TickResult, digest, fingerprints
 from fleet.share.live import access
@@ -463,7 +464,8 @@ async def _live(
         return
     from fleet.share.live.client import Live  # with the libraries of live sync
 
-    live = Live(lambda: Workspace(root), agent, access.Where.named(settings), arrived, log)
+    where = access.Where.named(settings)
+    live = Live(lambda: Workspace(root), agent, where, arrived, log, private_among=_private_among)
     parts = [stop.wait(), _left(root, log), live.run(partial(_next, changed))]
     if settings.serve:
         parts.append(_serve_live(settings, log))
@@ -476,6 +478,12 @@ async def _live(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _private_among(workspace: Workspace, ids: Sequence[str]) -> set[str]:
+    """Return which of some lessons an agent here keeps private: a checkout may have put their lines back."""
+    notes = (note for agent in workspace.agents_with_notes() for note in workspace.notes(agent).some(ids))
+    return {note.id for note in notes if note.scope == PRIVATE}
 
 
 async def _left(root: Path, log: _Log) -> None:

@@ -8,7 +8,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from fleet.model import limits
 from fleet.model.discovery import Discovery
 from fleet.model.errors import BusyError, DiskError, UsageError
 from fleet.serve import room as serving
+from fleet.serve import sidecar
 from fleet.serve.room import Rooms, Rules, _Visitor
 from fleet.share.live import bridge as bridging
 from fleet.share.live import client as living
@@ -31,6 +33,7 @@ from fleet.share.live.client import Live
 from fleet.store import config
 from fleet.store.lines import PATTERNS
 from fleet.store.workspace import Workspace
+from tests.cli.conftest import Stage
 from tests.laws.test_updates import PANIC
 from tests.memory_remote import MemoryRemote, MemoryServer
 from tests.serve.conftest import until
@@ -402,6 +405,24 @@ def test_what_is_private_or_secret_or_paused_stays_here(agents: Callable, server
     workspace.state.resume()
     assert until(lambda: "Not yet" in two.seen())
     workspace.close()
+
+
+def test_a_lesson_that_is_private_here_is_not_offered_when_an_older_copy_of_the_files_has_it(tmp_path):
+    """A checkout of clan-learnings puts the lines back; the next sync takes them out, and a live room is faster."""
+    stand = Stage(tmp_path)
+    stand.run("w", "init", "--agent", "tank")
+    kept, told = stand.correct("w", "Nobody else may read this"), stand.correct("w", "Anybody may read this")
+    folder = stand.folder / "w"
+    before = {path: path.read_bytes() for path in folder.glob("clan-learnings/patterns.d/*")}
+    stand.run("w", "edit", kept, "--set", "scope=private")
+    for path, data in before.items():
+        path.write_bytes(data)
+    with closing(Workspace(folder)) as workspace, workspace.writing("tank") as writer:
+        bridge = Bridge(workspace, writer.name, partial(sidecar._private_among, workspace))
+        offered = b"".join(update for _, update in bridge.offer())
+    assert told.encode() in offered
+    assert kept.encode() not in offered
+    assert b"Nobody else" not in offered
 
 
 def test_what_is_written_once_sharing_is_paused_stays_here_from_that_moment(agents: Callable, monkeypatch):

@@ -8,7 +8,7 @@ The bridge has no socket: updates come in and go out as bytes.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import islice
@@ -50,14 +50,24 @@ class _Counts:
 class Bridge:
     """Bridge of one replica between its files and the rooms of its clan. Used from one thread.
 
+    Args:
+        private_among: returns which of some names are lessons that an agent here keeps private, however their lines
+            came into the shared files: nothing of them is offered.
+
     Attributes:
         documents: the document of each room, by the room's digit, or ``BASE``.
         is_large: True if this clan needed more than one room at the last offer.
         must_renew: True if ``renew`` is due: a document broke, or somebody else writes under our client id.
     """
 
-    def __init__(self, workspace: Workspace, writer: str) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        writer: str,
+        private_among: Callable[[Sequence[str]], Collection[str]] = lambda _: (),
+    ) -> None:
         self.workspace = workspace
+        self._private_among = private_among
         self.writer = writer
         self.counts = _Counts()
         self.is_large = False
@@ -133,11 +143,11 @@ class Bridge:
     def _put(self, names: Sequence[str]) -> Updates:
         """Put those lines of some names that the documents lack under our own keys, if they pass the gate."""
         rows: dict[str, str | None] = {}
-        undone_unsent = self.workspace.db.undone_unsent()
+        undone_unsent, private = self.workspace.db.undone_unsent(), self._private_among(names)
         for name, entry in self.workspace.db.entries(names).items():
             key, in_room = key_of(name, self.writer), self._entry(name)
             missing = missing_of(in_room, entry)
-            if missing is None or outgoing.gate(missing):
+            if missing is None or name in private or outgoing.gate(missing):
                 continue
             if name in undone_unsent and not self._is_known(missing, in_room):
                 self._withheld[name] = None

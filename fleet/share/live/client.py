@@ -8,9 +8,10 @@ import asyncio
 import json
 import random
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from functools import partial
 from math import inf
 from typing import Any, NamedTuple, TypeVar
 
@@ -52,6 +53,7 @@ class Live:
         opened: opens the workspace; called once, in the thread in which all work with it is done.
         arrived: called after lines of others are on the disk.
         log: called with each error, in words.
+        private_among: as of ``Bridge``.
 
     Attributes:
         bridge: set while ``run`` runs; others may only read it.
@@ -66,9 +68,10 @@ class Live:
         arrived: Callable[[], object],
         log: Callable[[str], object],
         rng: random.Random | None = None,
+        private_among: Callable[[Workspace, Sequence[str]], Collection[str]] = lambda *_: (),
     ) -> None:
         self._opened, self._agent, self._where, self._arrived, self._log = opened, agent, where, arrived, log
-        self._rng = rng or random.Random()  # noqa: S311 - pauses, no secrets
+        self._private_among, self._rng = private_among, rng or random.Random()  # noqa: S311 - pauses, no secrets
         self._pool = ThreadPoolExecutor(1, "fleet-live")
         self._sockets: dict[str, ClientConnection] = {}
         self._synced: set[str] = set()
@@ -105,7 +108,7 @@ class Live:
             replica = writer.name
         self._since, self._key = workspace.wall(), Access(workspace).key()
         self._is_paused = bool(workspace.state.paused(workspace.wall()))
-        return Bridge(workspace, replica)
+        return Bridge(workspace, replica, partial(self._private_among, workspace))
 
     async def _do(self, act: Callable[..., _T], *given: Any) -> _T:
         """Run a function in the one thread that uses workspace and documents."""
