@@ -649,6 +649,16 @@ def test_a_failed_command_is_counted_and_the_fourth_try_is_blocked_with_the_way_
     assert any("blocked" in line["what"] for line in place.log())
 
 
+def test_findings_that_only_the_same_summary_follows_are_different_failures(place):
+    for name in ("os", "sys", "json"):
+        found = f"F401 [*] `{name}` imported but unused\n --> a.py:1:8\nhelp: Remove unused import: `{name}`\n\nFound 1 error."
+        place.hook("PostToolUseFailure", failed("ruff check", found))
+        (place.folder / "a.py").write_text(name)
+    place.hook("PostToolUseFailure", failed("ruff check", found))
+    assert place.hook("PreToolUse", bash("ruff check")).stdout == b""
+    assert place.entries().count("\n**Signal:** failure") == 3
+
+
 @pytest.mark.parametrize(
     ("lesson", "command", "other"),
     [
