@@ -247,7 +247,7 @@ def test_what_is_another_error(one, other):
         " ERROR  run failed: command  exited (1)",
         "make[1]: *** [a.mk:3: x] Error 2\nmake: Target 'all' not remade because of errors.",
         "ninja: build stopped: subcommand failed.",
-        "FAILURE: Build failed with an exception.\nExecution failed for task ':test'.\n> There were failing tests. See x",
+        "FAILURE: Build failed with an exception.\nExecution failed for task ':test'.\n> There were failing tests. See",
         "BUILD FAILED in 3s",
         "Build FAILED.\n    0 Warning(s)\n    1 Error(s)",
         "  py: FAIL code 1 (0.1=setup[0.02]+cmd[0.08] seconds)\n  evaluation failed :( (0.15 seconds)",
