@@ -142,11 +142,15 @@ app.add_typer(live_app)
 def _who(on: Annotated[str | None, option("--on", "TEXT", "Show others what you work on.")] = None) -> None:
     """Show who is online, since when, and on what."""
     with output.opened() as workspace:
-        if on is not None:  # the sidecar publishes it in a moment
+        agent = "" if on is None else output.agent_in(workspace)
+        if on is not None:
             topic = screening.one_line(screening.screen(on).text)[: limits.ON_CHARS_MAX]
-            workspace.state.put(**{f"on:{output.agent_in(workspace)}": topic})
+            workspace.state.put(**{f"on:{agent}": topic})
         here = {replica.name for replica in workspace.replicas().replicas}
         online = [each._asdict() | {"here": each.replica in here} for each in _online(workspace)]
+        if on is not None:
+            runs = any(each["here"] and each["agent"] == agent for each in online)
+            note(f"others see that {'in a moment' if runs else 'once `fleet sidecar` runs here'}")
         rows = [
             f"{each['agent']:<16} since {output.when(each['since'])}  {each['on'] or '-'}{' (here)' * each['here']}"
             for each in online

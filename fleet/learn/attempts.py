@@ -191,13 +191,12 @@ class AttemptLog:
         self._agent = agent
 
     def settings(self) -> Attempts:
-        """Return ``[attempts]`` of ``fleet.toml``; switched off while any setting in that file is wrong."""
+        """Return ``[attempts]`` of ``fleet.toml``."""
         from pathlib import Path
 
         from fleet.store import config
 
-        loaded = config.load(Path(self._root) / config.FILE_NAME)
-        return config.Attempts(off=True) if loaded.problems else loaded.attempts
+        return config.load(Path(self._root) / config.FILE_NAME).attempts
 
     def verdict(self, session: str, command: str, cwd: str = "") -> BlockedCommand | None:
         """Return the reason if a command is stopped, or None if it may run. Never raises: in doubt, it may run."""
@@ -217,7 +216,7 @@ class AttemptLog:
         if streak is None or tried is None or tried.is_open or streak.count < 2:
             return None
         settings = self.settings()
-        if settings.off or settings.limit < 2 or streak.count < settings.limit:
+        if settings.off or streak.count < settings.limit:
             return None
         if ran.waits and not ran.is_build(settings.builds):
             return None

@@ -306,12 +306,13 @@ _SECTIONS: dict[str, Any] = {
 
 _IF_WRONG: dict[tuple[str, str], Any] = {
     ("promotion", "mode"): "suggest",
+    ("attempts", "off"): True,
     ("files", "home"): "",
     ("reflect", "off"): True,
     ("semantic", "off"): True,
 }
-"""Values that replace a wrong one instead of the default: no lesson enters a memory, no text goes to a model, and no
-file is moved, unasked."""
+"""Values that replace a wrong one instead of the default: no lesson enters a memory, no text goes to a model, no file
+is moved, and no command is stopped, unasked."""
 _NAMES_THE_CLAN = {("share", "remote"), ("share", "branch")}
 """Settings without which nothing is shared: no other remote or branch is a substitute."""
 
@@ -343,8 +344,9 @@ def load(path: Path) -> Config:
 
 
 def _defaults(*problems: str) -> Config:
-    """Return the defaults for an unusable file, except that the homes stay where they are."""
-    return Config(files=_Files(home=""), problems=list(problems), is_read=not problems)
+    """Return the defaults for an unusable file, except that the homes stay where they are, and nothing is stopped."""
+    attempts = Attempts(off=bool(problems))
+    return Config(files=_Files(home=""), attempts=attempts, problems=list(problems), is_read=not problems)
 
 
 def _text(path: Path) -> str:

@@ -650,6 +650,27 @@ def test_a_failed_command_is_counted_and_the_fourth_try_is_blocked_with_the_way_
 
 
 @pytest.mark.parametrize(
+    ("mistake", "is_stopped"),
+    [("[recall]\nof_a_newer_version = 1", True), ("[attempts]\nlimit = 1", True), ("[attempts]\noff = 'yes'", False)],
+)
+def test_a_mistake_in_the_configuration_leaves_the_limit_of_tries_as_it_is(place, mistake, is_stopped):
+    (place.folder / "fleet.toml").write_text(f"{mistake}\n")
+    for _ in range(3):
+        place.hook("PostToolUseFailure", failed("./deploy.sh"))
+    assert refused(place.hook("PreToolUse", bash("./deploy.sh"))) == is_stopped
+
+
+def test_findings_that_only_the_same_summary_follows_are_different_failures(place):
+    for name in ("os", "sys", "json"):
+        found = f"F401 [*] `{name}` imported but unused\n --> a.py:1:8\n\nFound 1 error."
+        place.hook("PostToolUseFailure", failed("ruff check", found))
+        (place.folder / "a.py").write_text(name)
+    place.hook("PostToolUseFailure", failed("ruff check", found))
+    assert place.hook("PreToolUse", bash("ruff check")).stdout == b""
+    assert place.entries().count("\n**Signal:** failure") == 3
+
+
+@pytest.mark.parametrize(
     ("lesson", "command", "other"),
     [
         ("Run ./scripts/deploy.sh with the VPN up", "bash scripts/deploy.sh prod", "cat scripts/deploy.sh"),

@@ -306,7 +306,12 @@ def test_a_declaration_of_another_session_opens_nothing(desk):
         ("[attempts]\nlimit = 5\n", 5, True),
         ("[attempts]\noff = true\n", 9, False),
         ("[attempts\n", 9, False),
-        ("[attempts]\nlimit = 1\n", 9, False),
+        ('[attempts]\noff = "yes"\n', 9, False),
+        ("[attempts]\nlimit = 1\n", 2, False),
+        ("[attempts]\nlimit = 1\n", 3, True),
+        ("[attempts]\nnames = 5\n", 3, True),
+        ("[recall]\nof_a_newer_version = 1\n", 3, True),
+        ("[of_a_newer_version]\n", 3, True),
     ],
 )
 def test_settings(desk, toml, times, is_stopped):

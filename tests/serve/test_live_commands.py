@@ -72,7 +72,7 @@ def test_a_lesson_appears_at_the_others_without_any_command(crew: Crew, server: 
     crew.correct(one, "Pin the image digest")
     assert until(lambda: all("Pin the image digest" in crew.lines(where) for where in (two, three)))
     assert crew.seen(two) == crew.seen(three) == {"Pin the image digest": 1}
-    crew.run(two, "who", "--on", "the parser\x1b[31m")
+    assert "in a moment" in crew.run(two, "who", "--on", "the parser\x1b[31m").stderr
     assert until(lambda: any(each["on"] == "the parser" for each in who(crew, one)))
     shown = crew.run(one, "who").stdout
     assert "velma" in shown
@@ -149,6 +149,7 @@ def test_who_without_a_room_or_without_a_server_says_what_to_do(crew: Crew, serv
     crew.run("alone", "init", "--agent", "alone", "--yes")
     assert "fleet live join" in crew.run("alone", "who", expect=2).stderr
     one = live(crew, "tank", server.url)
+    assert "once `fleet sidecar` runs here" in crew.run(one, "who", "--on", "the parser").stderr
     server.end()
     done = crew.run(one, "who", expect=5)
     assert "nothing is lost" in done.stderr

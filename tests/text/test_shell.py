@@ -232,6 +232,43 @@ def test_what_is_another_error(one, other):
     assert shell.Failure(one).fingerprint != shell.Failure(other).fingerprint
 
 
+@pytest.mark.parametrize(
+    "summary",
+    [
+        "Found 1 error.\n[*] 1 fixable with the `--fix` option.",
+        "Found 0 warnings and 1 error.\nFinished in 5ms on 1 file with 93 rules",
+        "Checked 1 file in 2ms. No fixes applied.\nFound 1 error.\n  × Some errors were emitted while running checks.",
+        "error: Recipe `test` failed on line 2 with exit code 1",
+        'error: script "test" exited with code 1',
+        'task: Failed to run task "test": exit status 1',
+        " ELIFECYCLE  Command failed with exit code 1.",
+        "npm error Lifecycle script `lint` failed with error:\nnpm error code 1\nnpm error location /x",
+        "npm error Test failed.  See above for more details.",
+        " ERROR  run failed: command  exited (1)",
+        "make[1]: *** [a.mk:3: x] Error 2\nmake: Target 'all' not remade because of errors.",
+        "ninja: build stopped: subcommand failed.",
+        "FAILURE: Build failed with an exception.\nExecution failed for task ':test'.\n> There were failing tests. See",
+        "BUILD FAILED in 3s",
+        "Build FAILED.\n    0 Warning(s)\n    1 Error(s)",
+        "  py: FAIL code 1 (0.1=setup[0.02]+cmd[0.08] seconds)\n  evaluation failed :( (0.15 seconds)",
+        "nox > Command pytest -q failed with exit code 1\nnox > Session test failed.",
+        "ERROR: Build did NOT complete successfully",
+        "FAILED | 0 passed | 1 failed (3ms)\n\nerror: Test failed",
+        "FAILURES!\nTests: 3, Assertions: 3, Failures: 1.",
+        "3 examples, 1 failure",
+        "==== 1 failed, 2 passed in 0.1s ====",
+        "0% tests passed, 1 tests failed out of 1\nErrors while running CTest",
+        "ruff.................Failed\n- hook id: ruff\n- exit code: 1",
+        "Error: (none)",
+    ],
+)
+def test_a_line_that_only_says_that_something_failed_is_no_error(summary):
+    """Else all failures of a tool are one to fleet where no other line has a word such as `error`."""
+    one, other = (shell.Failure(f"`{name}` imported but unused\n{summary}") for name in ("os", "sys"))
+    assert one.fingerprint != other.fingerprint
+    assert shell.Failure(f"error: x\n{summary}").fingerprint == "error: x"
+
+
 def test_the_line_shown_says_what_went_wrong():
     assert shell.Failure(ERROR).line == "E   AssertionError: expected 3, got 4"
     assert shell.Failure("Exit code 1").line == ""
