@@ -5,6 +5,7 @@ git's reflog, commands that succeed again, and lessons whose command was run aft
 """
 
 import re
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -62,7 +63,11 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
     line, is_cut = Whose.of(agent, session).line(now_ms, kind_name, text)
     files, locks = Files(root), root / local.FOLDER / "locks"
     # A run compares and replaces these files under the second lock; under the first one runs are planned.
-    with files.lock(locks / "scratchpad.lock", LOCK_WAIT_S), files.lock(locks / "runs.lock", LOCK_WAIT_S):
+    until_s = time.monotonic() + LOCK_WAIT_S  # for both: a host ends a hook after 10 s
+    with (
+        files.lock(locks / "scratchpad.lock", LOCK_WAIT_S),
+        files.lock(locks / "runs.lock", max(0.0, round(until_s - time.monotonic(), 1))),
+    ):
         before = files.read(root / auto_reflect.FILE)
         if len(before) > PAGE_BYTES_MAX:
             raise RefusedError(f"{auto_reflect.FILE} is larger than {PAGE_BYTES_MAX:,} bytes; nothing was written")

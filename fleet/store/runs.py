@@ -390,9 +390,24 @@ class Runs:
                 skipped[edit.path] = _REMOVED
             elif (merged := _merged(edit.path, *aligned(edit.path, now, base, edit.before or b""))) != now:
                 edits.append(Edit(edit.path, now, merged or (edit.before and b"")))
-        fields = [Field(field.id, field.name, field.after, field.before) for field in reversed(run.fields)]
+        fields = self._inverse_fields(run)
         draft = Draft("", f"took back {run.id}", edits, list(run.retired), fields, list(run.lessons))
         return msgspec.structs.replace(self.fresh(UNDO, run.agent, draft), of=run.id, skipped=skipped)
+
+    def _inverse_fields(self, run: Run) -> list[Field]:
+        """Return the fields as the undo of a run sets them: to no words of an earlier run that was undone since."""
+        runs = self.listed()
+        place = [each.id for each in runs].index(run.id)
+        since, undone = {each.id for each in runs[:place]}, self.undone(runs)
+        earlier = [each for other in runs[place:] if undone.get(other.id) in since for each in other.fields]
+        fields = []
+        for field in reversed(run.fields):
+            before = field.before
+            for each in earlier:
+                if each.name in _WORDED and (each.id, each.name, each.after) == (field.id, field.name, before):
+                    before = each.before
+            fields.append(Field(field.id, field.name, field.after, before))
+        return fields
 
     def _lost_by_skipped(self, run: Run) -> set[bytes]:
         """Return the lines that a run was to move out of pages it skipped, and that a later run took out of them.

@@ -340,6 +340,33 @@ def test_the_undo_of_a_further_occurrence_takes_its_words_back_too(w, named):
     assert words() == changed
 
 
+def test_the_undo_of_a_later_edit_sets_no_words_of_an_earlier_one_that_was_undone(w):
+    def right() -> object:
+        return fields(w, id_)["correct"]["value"]
+
+    id_ = w.correct("w", LESSON, "--right", "Quote it")
+    for words in ("Quote each", "Quote all", "Quote most"):
+        w.run("w", "edit", id_, "--set", f"right={words}")
+    last, middle, first = (each["id"] for each in listed(w) if each["kind"] == "edit")
+    undo(w, first)
+    undo(w, middle)
+    assert right() == "Quote most"
+    undo(w, last)
+    assert right() == "Quote it"
+    undo(w, next(each["id"] for each in listed(w) if each["kind"] == "undo"))
+    assert right() == "Quote most"
+
+
+def test_the_undo_of_an_edit_sets_words_that_were_given_again_after_their_undo(w):
+    id_ = w.correct("w", LESSON, "--right", "Quote it")
+    w.run("w", "edit", id_, "--set", "right=Quote each")
+    undo(w)
+    w.run("w", "edit", id_, "--set", "right=Quote each")
+    w.run("w", "edit", id_, "--set", "right=Quote all")
+    undo(w)
+    assert fields(w, id_)["correct"]["value"] == "Quote each"
+
+
 def test_the_command_after_one_that_leaves_no_run_is_the_last_one(w):
     id_ = w.correct("w", LESSON)
     w.run("w", "feedback", id_, "--helped")

@@ -1021,6 +1021,19 @@ def test_a_block_shows_what_a_clan_without_that_writer_shows_and_its_end_all_of_
     bench.run("velma", "unblock", name, expect=1)
 
 
+def test_a_block_leaves_out_a_lesson_of_theirs_that_is_kept_private_and_its_end_shows_it_again(bench):
+    harm(bench)
+    theirs = json.loads(bench.run("velma", "block", "mallory", "--dry-run", "--json").stdout)["lessons"][0]["id"]
+    bench.run("velma", "edit", theirs, "--set", "scope=private")
+    before = bench.run("velma", "show", theirs).stdout
+    told = json.loads(bench.run("velma", "block", "mallory", "--json").stdout)
+    assert theirs in [each["id"] for each in told["lessons"]]
+    assert "is left out here" in bench.run("velma", "show", theirs, expect=1).stderr
+    bench.sync("velma")
+    bench.run("velma", "unblock", "mallory")
+    assert bench.run("velma", "show", theirs).stdout == before
+
+
 def test_a_block_holds_for_what_comes_later_and_for_a_database_made_anew(bench):
     harm(bench)
     bench.run("velma", "block", "mallory")

@@ -3,14 +3,18 @@
 import json
 import os
 import re
+import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 
+from fleet.app import observing
 from fleet.reflect import auto_reflect, observations
 from fleet.reflect.auto_reflect import Scratchpad
 from fleet.reflect.clusters import SESSIONS_MIN, Recurrence
 from fleet.reflect.reflection import Reflection
+from fleet.store.files import Files
 from fleet.text.markdown import Page
 from tests.reflect.grounds import DAY, MINUTE, SESSION, Project
 
@@ -58,6 +62,21 @@ def test_an_observation_is_one_short_line_under_its_heading(project):
     assert all(LINE.fullmatch(line) and len(line) < 120 for line in lines)
     assert "| Fixed circular import in utils/auth.ts" in lines[0]
     assert "…" in lines[1]
+
+
+def test_an_observation_waits_for_both_its_locks_together_no_longer_than_for_one(project, monkeypatch):
+    monkeypatch.setattr(observing, "LOCK_WAIT_S", 2.0)
+    files, locks = Files(project.folder), project.folder / ".fleet/locks"
+    with files.lock(locks / "runs.lock"), ExitStack() as planned:
+        planned.enter_context(files.lock(locks / "scratchpad.lock"))
+        planner = threading.Timer(1.6, planned.close)
+        planner.start()
+        began_s = time.monotonic()
+        project.fleet("observe", "fix", "Fixed it", "--session", SESSION, expect=4)
+        took_s = time.monotonic() - began_s
+        planner.join()
+    assert 1.6 < took_s < 3.2
+    project.fleet("observe", "fix", "Fixed it", "--session", SESSION)
 
 
 def test_the_observations_of_a_daily_log_are_one_list(project):
