@@ -3,9 +3,9 @@
 import json
 import os
 import re
-import threading
 import time
-from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -65,18 +65,18 @@ def test_an_observation_is_one_short_line_under_its_heading(project):
 
 
 def test_an_observation_waits_for_both_its_locks_together_no_longer_than_for_one(project, monkeypatch):
-    monkeypatch.setattr(observing, "LOCK_WAIT_S", 2.0)
-    files, locks = Files(project.folder), project.folder / ".fleet/locks"
-    with files.lock(locks / "runs.lock"), ExitStack() as planned:
-        planned.enter_context(files.lock(locks / "scratchpad.lock"))
-        planner = threading.Timer(1.6, planned.close)
-        planner.start()
-        began_s = time.monotonic()
-        project.fleet("observe", "fix", "Fixed it", "--session", SESSION, expect=4)
-        took_s = time.monotonic() - began_s
-        planner.join()
-    assert 1.6 < took_s < 3.2
-    project.fleet("observe", "fix", "Fixed it", "--session", SESSION)
+    now_s, waits, lock = [0.0], dict[str, float](), Files.lock
+
+    def lock_after_a_while(self: Files, path: Path, wait_s: float = 0.0):
+        waits[path.name] = wait_s
+        now_s[0] += 3.0
+        return lock(self, path, wait_s)
+
+    monkeypatch.setattr(Files, "lock", lock_after_a_while)
+    monkeypatch.setattr(observing, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    observing.observe(project.folder, "velma", SESSION, "fix", "Fixed it")
+    assert waits["scratchpad.lock"] == observing.LOCK_WAIT_S
+    assert waits["runs.lock"] == observing.LOCK_WAIT_S - 3.0
 
 
 def test_the_observations_of_a_daily_log_are_one_list(project):
