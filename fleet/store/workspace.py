@@ -360,11 +360,12 @@ class Workspace:
     def session(self, agent: str) -> str:
         """Return the agent's own session: the running one, or a new one after ``session_idle_minutes``."""
         path = self.local / "session" / agent
-        name, _, last = self.files.read(path).decode("ascii", "replace").strip().partition(" ")
-        idle_ms = self.world.wall_ms() - int(last) if last.isdecimal() else -1
-        if not 0 <= idle_ms <= self.config.recall.session_idle_minutes * 60_000:
-            name = f"s-{self.world.entropy(6).hex()}"
-        self.files.note(path, f"{name} {self.world.wall_ms()}\n".encode())
+        with self.lock("session"):  # so that commands which begin together are in one session
+            name, _, last = self.files.read(path).decode("ascii", "replace").strip().partition(" ")
+            idle_ms = self.world.wall_ms() - int(last) if last.isdecimal() else -1
+            if not 0 <= idle_ms <= self.config.recall.session_idle_minutes * 60_000:
+                name = f"s-{self.world.entropy(6).hex()}"
+            self.files.note(path, f"{name} {self.world.wall_ms()}\n".encode())
         return name
 
     # --- reading -----------------------------------------------------------------------------------------------------

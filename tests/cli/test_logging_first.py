@@ -3,6 +3,9 @@
 import json
 import pwd
 import shutil
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -11,6 +14,7 @@ import pytest
 from fleet.model.line import decode
 from fleet.model.pattern import fold
 from fleet.store.database import SCHEMA_NUMBER
+from fleet.store.files import Files
 from tests import commands
 from tests.cli.conftest import Stage
 
@@ -209,3 +213,23 @@ def test_nothing_is_claimed_to_be_logged_before_it_is(w):
     assert not (w.folder / "w/agents/velma/corrections.md").exists()
     (w.folder / "w/.fleet").unlink()
     assert "is logged as guest's" in w.run("w", *words).stderr
+
+
+def test_corrections_that_are_logged_at_once_are_in_one_session(w, monkeypatch):
+    """Sessions are evidence: what begins while another command names the session is in that one."""
+    words = ("correct", "--right", "r", "--pattern", LESSON, "--wrong")
+    others, note = list[subprocess.Popen](), Files.note
+
+    def noting(self: Files, path: Path, data: bytes) -> None:
+        if path.parent.name == "session" and not others:
+            command = [sys.executable, "-m", "fleet", *words, "the other"]
+            others.append(subprocess.Popen(command, cwd=w.folder / "w", env=w.environment()))
+            with suppress(subprocess.TimeoutExpired):  # it waits for this one
+                others[0].wait(2)
+        note(self, path, data)
+
+    monkeypatch.setattr(Files, "note", noting)
+    w.run("w", *words, "the one")
+    assert [other.wait(60) for other in others] == [0]
+    (known,) = json.loads(w.run("w", "patterns", "--json").stdout)["patterns"]
+    assert (known["seen"], known["sessions"]) == (2, 1)
