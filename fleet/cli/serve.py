@@ -169,7 +169,7 @@ def _status() -> None:
             "last_work": clock.moment(marks.worked_ms),
             "failures": marks.failures,
             "last_error": marks.error,
-            "next_sync": clock.moment(marks.next_ms),
+            "next_sync": clock.moment(marks.next_ms if marks.next_ms > workspace.world.wall_ms() else 0),
             "unit": _unit(workspace, named),
         }
         output.show(document, _status_rows(document))

@@ -25,6 +25,7 @@ from fleet.serve import schedule, sidecar
 from fleet.serve.schedule import Fingerprints, LocalWork, Marks, TickResult
 from fleet.serve.sidecar import _Sidecar
 from fleet.store.config import Config
+from tests.cli.conftest import Stage
 from tests.serve.conftest import QUICK, Crew, until
 
 HAND = "Read the whole error"
@@ -130,6 +131,15 @@ def test_status_tells_whether_it_runs(crew):
     assert "runs as process" in crew.run("ann", "sidecar", "status").stdout
     ended_in_s(child)
     crew.run("ann", "sidecar", "status", expect=1)
+
+
+def test_the_next_sync_of_a_sidecar_that_does_not_run_is_never_in_the_past(tmp_path):
+    stage = Stage(tmp_path)
+    stage.join("velma", "w")
+    stage.run("w", "poll")
+    assert json.loads(stage.run("w", "sidecar", "status", "--json", expect=1).stdout)["next_sync"]
+    stage.now_ms = time.time_ns() // 1_000_000 + 86_400_000
+    assert "next sync   as soon as it runs" in stage.run("w", "sidecar", "status", expect=1).stdout
 
 
 # --- fault 21 ---------------------------------------------------------------------------------------------------------
