@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from crdt import clock
 from fleet.app import finding, reflecting, reviewing, session_end, setup, sharing, starting
-from fleet.hosts.install import CALLERS, Calls
+from fleet.hosts.install import INSTALLABLE, Calls
 from fleet.hosts.local import LocalFolder
 from fleet.hosts.payloads import CONTEXT_CHARS_MAX
 from fleet.learn.counting import CountedLog, reconcile_all
@@ -435,9 +435,9 @@ def _hosts(workspace: Workspace, agent: str) -> Iterator[_Finding]:
 
 def _clients() -> _Finding:
     """Return a finding with the agent hosts on the PATH, and the version that each of them reports."""
-    paths = {host.title: path for host in CALLERS.values() if (path := which(host.client))}
+    paths = {host.title: path for host in INSTALLABLE.values() if (path := which(host.client))}
     if not paths:
-        return _trouble("client", f"none of {', '.join(host.title for host in CALLERS.values())} is on the PATH")
+        return _trouble("client", f"none of {', '.join(host.title for host in INSTALLABLE.values())} is on the PATH")
     found = []
     for title, path in paths.items():
         command = [path, "--version"]
@@ -453,11 +453,11 @@ def _clients() -> _Finding:
 
 
 def _hooks(workspace: Workspace) -> _Finding:
-    found = {name: Calls.of(workspace.root, name) for name in CALLERS}
+    found = {name: Calls.of(workspace.root, name) for name in INSTALLABLE}
     unreadable = next(filter(None, (calls.unreadable for calls in found.values())), "")
     calling = {name: calls for name, calls in found.items() if calls.where}
     if not calling and not unreadable:
-        do = f"`fleet install claude-code` sets them up; also {', '.join([*CALLERS][1:])}"
+        do = f"`fleet install claude-code` sets them up; also {', '.join([*INSTALLABLE][1:])}"
         return _trouble("hooks", "no settings call fleet", do=do)
     for name, (where, missing, off, _) in calling.items():
         if off:
@@ -472,7 +472,7 @@ def _hooks(workspace: Workspace) -> _Finding:
         return _trouble("path", "; ".join(filter(None, [what, unreadable])))
     if unreadable:
         return _trouble("unreadable", unreadable)
-    notes = [CALLERS[name].note for name in calling if CALLERS[name].note]
+    notes = [INSTALLABLE[name].note for name in calling if INSTALLABLE[name].note]
     return _Finding(
         "hooks", "ok", "; ".join([f"called by {' and '.join(calls.where[0] for calls in calling.values())}", *notes])
     )

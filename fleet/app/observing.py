@@ -66,7 +66,7 @@ def observe(root: Path, agent: str, session: str, kind: str, text: str, at_ms: i
     until_s = time.monotonic() + LOCK_WAIT_S  # for both: a host ends a hook after 10 s
     with (
         files.lock(locks / "scratchpad.lock", LOCK_WAIT_S),
-        files.lock(locks / "runs.lock", max(0.0, round(until_s - time.monotonic(), 1))),
+        files.lock(locks / "runs.lock", max(0.0, until_s - time.monotonic())),
     ):
         before = files.read(root / auto_reflect.FILE)
         if len(before) > PAGE_BYTES_MAX:

@@ -17,7 +17,7 @@ from fleet.app.sharing import ConsentNeededError
 from fleet.cli import output
 from fleet.cli.output import argument, echo, flag, note, option
 from fleet.hosts import install
-from fleet.hosts.install import CALLERS, Calls, FileChange, SettingsFile
+from fleet.hosts.install import INSTALLABLE, Calls, FileChange, SettingsFile
 from fleet.hosts.payloads import CLAUDE_CODE
 from fleet.model import names
 from fleet.model.errors import FleetError, NoError, UsageError
@@ -32,7 +32,7 @@ from fleet.text.screening import counted, listed
 
 SHELLS = ("bash", "zsh", "fish")
 
-Host = Annotated[str, argument("HOST", f"The agent host: {', '.join(CALLERS)}.", CALLERS)]
+Host = Annotated[str, argument("HOST", f"The agent host: {', '.join(INSTALLABLE)}.", INSTALLABLE)]
 Project = Annotated[bool, flag("--project", "The host's settings of this workspace; the default.")]
 User = Annotated[bool, flag("--user", "Your own settings of the host: every project that is a workspace.")]
 
@@ -54,7 +54,12 @@ def _init(
     ] = None,
     host: Annotated[
         str,
-        option("--install", "HOST", f"Install an agent host too: {', '.join(CALLERS)}, or none.", (*CALLERS, "none")),
+        option(
+            "--install",
+            "HOST",
+            f"Install an agent host too: {', '.join(INSTALLABLE)}, or none.",
+            (*INSTALLABLE, "none"),
+        ),
     ] = "",
     yes: Annotated[
         bool, flag("--yes", "-y", "Answer yes to all but --remote, --author, --take-in and --install.")
@@ -237,9 +242,9 @@ def _offer_host(workspace: Workspace, host: str, *, asks: bool) -> None:
     is_settled = workspace.state.get("host_asked") or Calls.installed(workspace.root)
     if not host and asks and not is_settled:
         workspace.state.put(host_asked=workspace.wall())
-        here = [name for name in CALLERS if which(CALLERS[name].client)] or [CLAUDE_CODE]
+        here = [name for name in INSTALLABLE if which(INSTALLABLE[name].client)] or [CLAUDE_CODE]
         question = "Let {0.title} call fleet by itself ({0.file})?"
-        hosts = [name for name in here if typer.confirm(question.format(CALLERS[name]), default=True)]
+        hosts = [name for name in here if typer.confirm(question.format(INSTALLABLE[name]), default=True)]
     for name in hosts:
         file = SettingsFile.of(workspace.root, name)
         changed = any(each.is_other for each in file.install())

@@ -75,7 +75,7 @@ class _Host(NamedTuple):
     comments: bool = False
 
 
-CALLERS = {name: _Host(**fields) for name, fields in tables(str(Path(__file__).with_name("hosts.toml"))).items()}
+INSTALLABLE = {name: _Host(**fields) for name, fields in tables(str(Path(__file__).with_name("hosts.toml"))).items()}
 """Hosts that can be set up to call fleet, by name (``hosts.toml``)."""
 
 _KEPT = ".before-fleet"
@@ -109,9 +109,11 @@ class FileChange(NamedTuple):
 
 def check_host(host: str) -> None:
     """Raise ``UsageError`` unless a host is one that can be set up."""
-    if host not in CALLERS:
+    if host not in INSTALLABLE:
         others = "`fleet help hooks` shows how another host calls fleet"
-        raise UsageError(f"fleet can set up {', '.join(CALLERS)}, and not {host[:40]!r}; {others}. Nothing was changed")
+        raise UsageError(
+            f"fleet can set up {', '.join(INSTALLABLE)}, and not {host[:40]!r}; {others}. Nothing was changed"
+        )
 
 
 class SettingsFile(NamedTuple):
@@ -119,12 +121,12 @@ class SettingsFile(NamedTuple):
 
     path: Path
     root: Path | None = None
-    host: _Host = CALLERS[CLAUDE_CODE]
+    host: _Host = INSTALLABLE[CLAUDE_CODE]
 
     @classmethod
     def of(cls, root: Path | None, name: str = CLAUDE_CODE) -> "SettingsFile":
         """Return a project's settings file of a host; for None, a person's own."""
-        host = CALLERS[name]
+        host = INSTALLABLE[name]
         if root is not None:
             return cls(root / host.file, root, host)
         variable, below = host.own
@@ -215,7 +217,7 @@ class Calls(NamedTuple):
     @classmethod
     def of(cls, root: Path | None, name: str) -> "Calls":
         """Return how a host calls fleet in a project, by its settings and by a person's own."""
-        host, own = CALLERS[name], SettingsFile.of(None, name).path
+        host, own = INSTALLABLE[name], SettingsFile.of(None, name).path
         places = {own: "user's"}  # earlier entries override later ones
         if root is not None:
             project = SettingsFile.of(root, name).path
@@ -247,7 +249,7 @@ class Calls(NamedTuple):
     @classmethod
     def installed(cls, root: Path) -> list[str]:
         """Return the hosts whose settings call fleet in a project, and turn no hooks off."""
-        found = ((name, cls.of(root, name)) for name in CALLERS)
+        found = ((name, cls.of(root, name)) for name in INSTALLABLE)
         return [name for name, calls in found if calls.where and not calls.off]
 
 

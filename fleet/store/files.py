@@ -321,7 +321,7 @@ def _wait_for(handle: int, path: Path, wait_s: float) -> None:
         except BlockingIOError:
             if time.monotonic() >= until:
                 raise BusyError(
-                    f"another fleet process has held {Path(path).name} for {wait_s:g} s; nothing is lost",
+                    f"another fleet process has held {Path(path).name} for {wait_s:.3g} s; nothing is lost",
                     ", run the command again when it has finished",
                 ) from None
             time.sleep(_POLL_S)

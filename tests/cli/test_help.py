@@ -15,7 +15,7 @@ import pytest
 import typer.main
 
 from fleet.cli import commands
-from fleet.hosts.install import CALLERS
+from fleet.hosts.install import INSTALLABLE
 from fleet.store import config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -148,7 +148,7 @@ def test_ids_types_and_the_like_are_completed(w):
     assert completed(w, "init", "--install", "c") == ["claude-code", "codex"]
     assert [each[:2] for each in completed(w, "show", "d-")] == ["d-"]
     assert completed(w, "gossip", "--type", "g") == ["gotcha"]
-    assert completed(w, "install", "") == [*CALLERS]
+    assert completed(w, "install", "") == [*INSTALLABLE]
     assert completed(w, "config", "set", "recall.at") == ["recall.at_prompts"]
     assert completed(w, "help", "conce") == ["concepts"]
     assert completed(w, "inbox", "r") == ["reject"]
@@ -498,5 +498,5 @@ def test_no_sentence_about_a_command_is_cut_off(stage):
 
 def test_a_host_whose_client_is_no_reflector_is_set_up_without_an_offer_to_ask_it(w, monkeypatch):
     assert "fleet reflect --use claude" in w.run("w", "install", "claude-code").stderr
-    monkeypatch.setitem(CALLERS, "codex", CALLERS["codex"]._replace(client="foo"))
+    monkeypatch.setitem(INSTALLABLE, "codex", INSTALLABLE["codex"]._replace(client="foo"))
     assert "--use foo" not in w.run("w", "install", "codex").stderr

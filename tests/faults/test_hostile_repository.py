@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from fleet.cli.commands import MODULES
-from fleet.hosts.install import CALLERS
+from fleet.hosts.install import INSTALLABLE
 from fleet.store import process
 from fleet.store.consent import AUTHOR, LIVE, REFLECT, REMOTE, SEMANTIC, WEBHOOK
 from fleet.store.database import Local
@@ -354,10 +354,10 @@ def check_nothing_happened(hostile: Hostile, before: dict[str, bytes | str], sai
 
 def test_a_clone_of_a_hostile_repository_is_opened_with_every_command_and_hook(hostile: Hostile):
     before = hostile.around()
-    said = [hostile.hook(event) for event in CALLERS["claude-code"].matchers]  # before anybody is named
+    said = [hostile.hook(event) for event in INSTALLABLE["claude-code"].matchers]  # before anybody is named
     said.append(hostile.called("init", "--agent", "me"))
     said += [hostile.called(*words) for words in COMMANDS]
-    said += [hostile.hook(event) for event in CALLERS["claude-code"].matchers]
+    said += [hostile.hook(event) for event in INSTALLABLE["claude-code"].matchers]
     said.append(hostile.called("sidecar", wait_s=6.0))
     time.sleep(1.0)  # what a hook left running
     check_nothing_happened(hostile, before, "".join(said))
@@ -384,7 +384,7 @@ def test_a_hostile_branch_that_somebody_agreed_to_is_opened_with_every_command_a
     before = hostile.around()
     said = [hostile.called("init", "--agent", "me", "--remote", str(hostile.remote)), hostile.called("sync")]
     assert "Check the" in hostile.called("patterns")  # its lessons are here, and are read
-    said += [hostile.hook(event) for event in CALLERS["claude-code"].matchers]
+    said += [hostile.hook(event) for event in INSTALLABLE["claude-code"].matchers]
     said += [hostile.called(*words) for words in COMMANDS if words[0] in OF_A_BRANCH]
     time.sleep(1.0)
     check_nothing_happened(hostile, before, "".join(said))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.hosts.install import CALLERS
+from fleet.hosts.install import INSTALLABLE
 from fleet.hosts.payloads import Payload
 
 OTHERS = {"codex": ".codex/hooks.json", "gemini": ".gemini/settings.json"}
@@ -49,11 +49,11 @@ def test_each_host_calls_fleet_after_one_command_and_not_after_another(place, ho
     path.parent.mkdir()
     path.write_text(THEIRS)
     shown = place.fleet("install", host)
-    assert CALLERS[host].note in shown.stderr
+    assert INSTALLABLE[host].note in shown.stderr
     before = path.read_bytes()
     assert "already" in place.fleet("install", host).stdout
     assert path.read_bytes() == before
-    assert set(installed(place, host)) == set(CALLERS[host].matchers)
+    assert set(installed(place, host)) == set(INSTALLABLE[host].matchers)
     assert (path.parent / "skills/fleet/SKILL.md").exists()
     place.fleet("uninstall", host)
     assert path.read_text() == THEIRS
@@ -84,7 +84,7 @@ def test_the_doctor_names_the_host_and_what_is_missing_in_its_settings(place, ho
         return next(each for each in json.loads(done.stdout)["findings"] if each["check"] == "hooks")
 
     place.fleet("install", host)
-    assert CALLERS[host].title in found()["what"]
+    assert INSTALLABLE[host].title in found()["what"]
     assert found()["level"] == "ok"
     path = place.folder / OTHERS[host]
     settings = json.loads(path.read_text())

@@ -13,7 +13,7 @@ import pytest
 
 import fleet
 from fleet.hosts import install
-from fleet.hosts.install import CALLERS, PLUGIN
+from fleet.hosts.install import INSTALLABLE, PLUGIN
 from fleet.model.errors import DiskError
 
 THEIRS = {
@@ -31,7 +31,7 @@ THEIRS = {
     "numbers": [1, 1.5, True, None],
     "umlaut": "Größe 漢字",
 }
-OURS = {event: install._command_line(event) for event in install.CALLERS["claude-code"].matchers}
+OURS = {event: install._command_line(event) for event in install.INSTALLABLE["claude-code"].matchers}
 PAGES = {"commands/done.md", "commands/fleet-correct.md", "commands/fleet-status.md", "skills/fleet/SKILL.md"}
 BEFORE = "if command -v fleet >/dev/null 2>&1; then fleet hook {}; fi"
 START_BEFORE = (
@@ -242,7 +242,7 @@ def test_the_plugin_says_what_the_settings_say(place):
     folder, said = PLUGIN, "fleet: every correction one agent gets becomes knowledge for all of them"
     assert place.fleet("install", "claude-code", "--plugin-dir").stdout.strip() == str(folder)
     assert json.loads((folder / "hooks" / "hooks.json").read_text()) == install._with_hooks(
-        {"description": said}, CALLERS["claude-code"]
+        {"description": said}, INSTALLABLE["claude-code"]
     )
     assert json.loads((folder / ".claude-plugin" / "plugin.json").read_text())["version"] == fleet.__version__
     market = json.loads((folder / ".claude-plugin" / "marketplace.json").read_text())
@@ -472,9 +472,9 @@ def test_a_file_of_any_shape_is_after_uninstalling_what_it_was_before(place, sha
     path.chmod(0o600)
     for _ in range(2):
         place.fleet("install", "claude-code")
-    assert set(install._installed(json.loads(path.read_bytes().decode("utf-8-sig")), CALLERS["claude-code"])) == set(
-        OURS
-    )
+    assert set(
+        install._installed(json.loads(path.read_bytes().decode("utf-8-sig")), INSTALLABLE["claude-code"])
+    ) == set(OURS)
     place.fleet("uninstall", "claude-code")
     assert path.read_bytes() == shape
     assert path.stat().st_mode & 0o777 == 0o600
