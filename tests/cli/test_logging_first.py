@@ -229,6 +229,7 @@ def test_corrections_that_are_logged_at_once_are_in_one_session(w, monkeypatch):
         note(self, path, data)
 
     monkeypatch.setattr(Files, "note", noting)
+    monkeypatch.setattr(w, "in_processes", False)  # the patch reaches no other process
     w.run("w", *words, "the one")
     assert [other.wait(60) for other in others] == [0]
     (known,) = json.loads(w.run("w", "patterns", "--json").stdout)["patterns"]
