@@ -187,6 +187,9 @@ class Writing:
         self._log_page = pages[0]
         for lesson in self._reflection.lessons:
             planned = self._plan_lesson(lesson, entries, [*entries, *chain(*others)])
+            # Else an answer that says one thing three times would be the evidence of three occurrences.
+            if isinstance(planned, _PlannedLesson) and _is_repeated(planned, plan.lessons):
+                planned = ": it says the same as another lesson of this reflection"
             if isinstance(planned, _PlannedLesson):
                 plan.lessons.append(planned)
             elif isinstance(planned, Item):
@@ -459,6 +462,12 @@ def _writer_of(item: Item) -> str:
     if item.kind == "candidate":
         return {"note": "notes", "person": "user-model"}.get(str(part), "lessons")
     return item.kind
+
+
+def _is_repeated(planned: _PlannedLesson, others: Sequence[_PlannedLesson]) -> bool:
+    """Return whether a lesson says the same as one of the others, or repeats the same known lesson."""
+    is_known = planned.same and any(each.same == planned.same for each in others)
+    return bool(is_known) or same_text_among([each.lesson.text for each in others], planned.lesson.text) is not None
 
 
 def _flagged(lesson: Lesson, entries: Sequence[Entry]) -> tuple[str, bool]:
