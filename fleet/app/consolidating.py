@@ -194,7 +194,7 @@ def _lines_of_reflection(reflection: Reflection) -> dict[str, list[str]]:
     """Return the lines of a reflection for a block of a daily log, by kind."""
     learned = [*(each.text for each in reflection.lessons), *reflection.memory_notes]
     by_kind = {"worked": [reflection.what_worked or ""], "failed": [reflection.what_didnt or ""], "learned": learned}
-    clean = {kind: [*filter(None, map(observations.clean, texts))] for kind, texts in by_kind.items()}
+    clean = {kind: [*dict.fromkeys(filter(None, map(observations.clean, texts)))] for kind, texts in by_kind.items()}
     return {kind: lines for kind, lines in clean.items() if lines}
 
 

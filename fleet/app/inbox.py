@@ -402,8 +402,12 @@ class _Skill(_Handler):
 
     def diff(self) -> str:
         target, draft = self.text("target"), self.draft()
+        if not draft.strip():
+            return ""
+        if why := self.check():
+            return f"a yes changes nothing: {why}"
         now = self.workspace.files.read(self.workspace.root / target)
-        return Edit(target, now, _skill_page(now, draft)).diff if draft.strip() else ""
+        return Edit(target, now, _skill_page(now, draft)).diff
 
 
 def _skill_page(now: bytes, draft: bytes) -> bytes:

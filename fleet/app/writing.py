@@ -187,6 +187,9 @@ class Writing:
         self._log_page = pages[0]
         for lesson in self._reflection.lessons:
             planned = self._plan_lesson(lesson, entries, [*entries, *chain(*others)])
+            # Else an answer that says one thing three times would be the evidence of three occurrences.
+            if isinstance(planned, _PlannedLesson) and _is_repeated(planned, plan.lessons):
+                planned = ": it says the same as another lesson of this reflection"
             if isinstance(planned, _PlannedLesson):
                 plan.lessons.append(planned)
             elif isinstance(planned, Item):
@@ -222,7 +225,7 @@ class Writing:
         if why := self._support.of(lesson) or (f"it was taken back, as {same}" if is_retired else ""):
             source = f"a reflection on session {self._session.id[:60]}, approved by a person"
             body = {"pattern": text, "wrong": lesson.wrong, "right": lesson.right, "source": source}
-            added = f"{text}\n+ right: {lesson.right}" if lesson.right else text  # a yes shares both
+            added = [text, *([f"right: {lesson.right}"] if lesson.right else [])]  # a yes shares both
             return self._candidate(text, added, body, filter(None, [lesson.quote[:400], why]), weight=1.0)
         entry, is_stated = _flagged(lesson, entries)
         if is_stated:
@@ -232,9 +235,10 @@ class Writing:
         return _PlannedLesson(key, lesson, same, entry)
 
     def _candidate(
-        self, title: str, added: str, body: Mapping[str, str], evidence: Iterable[str], weight: float = 0.5
+        self, title: str, added: Iterable[str], body: Mapping[str, str], evidence: Iterable[str], weight: float = 0.5
     ) -> Item:
-        return self._item("candidate", title, evidence=tuple(evidence), weight=weight, diff=f"+ {added}", body=body)
+        diff = "\n".join(f"+ {screening.one_line(row)}" for row in added)
+        return self._item("candidate", title, evidence=tuple(evidence), weight=weight, diff=diff, body=body)
 
     def _left_by_a_crash(self, entries: Iterable[Entry], key: str) -> corrections_md.Record | None:
         """Return the record of an entry that a crashed pass logged and no run has, so that no undo would find it."""
@@ -324,7 +328,7 @@ class Writing:
         room -= len(noted.added)
         for note in others[:room]:
             body = {"what": "note", "note": note}
-            plan.items.append(self._candidate(note, f"- {self._day}: {note}", body, [reasons[note]]))
+            plan.items.append(self._candidate(note, [f"- {self._day}: {note}"], body, [reasons[note]]))
         beyond = [f"{each[:80]!r} is one more than {most} notes of one session" for each in others[room:]]
         return Written(name="notes", count=len(noted.added), ids=noted.added, skipped=(*noted.skipped, *beyond))
 
@@ -368,10 +372,9 @@ class Writing:
     def plan_persona(self, plan: Plan) -> Written:
         """Plan the observations of the agent itself, which wait for a person."""
         evidence = (f"session {self._session.id[:60]}",)
-        plan.items += [
-            self._item("persona", each, evidence=evidence, weight=1.0, diff=f"+ {each}", body={"note": each})
-            for each in self._reflection.persona_observations
-        ]
+        for each in map(screening.one_line, self._reflection.persona_observations):
+            body = {"note": each}
+            plan.items.append(self._item("persona", each, evidence=evidence, weight=1.0, diff=f"+ {each}", body=body))
         return Written(name="persona")
 
     def plan_user_model(self, plan: Plan) -> Written:
@@ -382,7 +385,7 @@ class Writing:
             for note in notes:
                 if why := self._support.of_note(note):
                     body, title = {"what": "person", "peer": peer, "note": note}, f"{peer}: {note}"
-                    plan.items.append(self._candidate(title, title, body, [why]))
+                    plan.items.append(self._candidate(title, [title], body, [why]))
                 else:
                     supported.append(note)
             updates |= {peer: tuple(supported)} if supported else {}
@@ -459,6 +462,12 @@ def _writer_of(item: Item) -> str:
     if item.kind == "candidate":
         return {"note": "notes", "person": "user-model"}.get(str(part), "lessons")
     return item.kind
+
+
+def _is_repeated(planned: _PlannedLesson, others: Sequence[_PlannedLesson]) -> bool:
+    """Return whether a lesson says the same as one of the others, or repeats the same known lesson."""
+    is_known = planned.same and any(each.same == planned.same for each in others)
+    return bool(is_known) or same_text_among([each.lesson.text for each in others], planned.lesson.text) is not None
 
 
 def _flagged(lesson: Lesson, entries: Sequence[Entry]) -> tuple[str, bool]:

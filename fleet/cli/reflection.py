@@ -44,10 +44,13 @@ def _reflect(
     """Reflect on a session: write its lessons, notes and a skill where they belong. `fleet undo` takes it back."""
     wanted = output.chosen.session
     with output.acting() as (workspace, who):
-        has_chosen = bool(use) or agrees
+        has_chosen, named = bool(use) or agrees, sum(map(bool, (transcript and not since, wanted, last, since)))
+        if named > 1 or not (named or has_chosen):
+            ways = "--last, --transcript PATH, --session ID, or --all-since 7d"
+            raise UsageError(f"name a session in one way: {ways}. Nothing was done")
         if has_chosen:
             document = _choose(workspace, use, agrees=agrees)
-            if not (transcript or wanted or last or since):
+            if not named:
                 output.show(document)
                 return True
         if transcript is not None and not (transcript.exists() if since else transcript.is_file()):
@@ -55,10 +58,6 @@ def _reflect(
         if since:
             paths = [transcript] if transcript else []
             return _all(workspace, who, _days(since), paths, dry_run=dry_run) or has_chosen
-        if not (transcript or wanted or last):
-            raise UsageError(
-                "name a session: --last, --transcript PATH, --session ID, or --all-since 7d. Nothing was done"
-            )
         path = transcript or session_end.transcript_of(workspace, wanted)
         return _show([session_end.reflect(workspace, who, path, dry_run=dry_run, by_hand=True)]) or has_chosen
 

@@ -20,7 +20,7 @@ from fleet.model.names import normalise
 from fleet.reflect.clusters import Weighing
 from fleet.store.lines import JsonLines, screened
 from fleet.store.workspace import Workspace
-from fleet.text.screening import counted, screen
+from fleet.text.screening import counted, one_line, screen
 from fleet.text.similarity import ALIKE_MIN, near
 
 FILE_NAME = "inbox.jsonl"
@@ -295,7 +295,7 @@ def _take_line(by_id: dict[str, Entry], agent: str, line: Item | Decision | _Sho
     known = by_id.get(line.id)
     if isinstance(line, Item):
         if line.id and (known is None or not known.is_pending):
-            by_id[line.id] = Entry(agent, line)
+            by_id[line.id] = Entry(agent, msgspec.structs.replace(line, title=one_line(line.title)))
     elif known is None:
         return  # of an item whose line is spoiled
     elif isinstance(line, _Shown):

@@ -313,8 +313,9 @@ class UserModel:
         for peer, notes in updates.items():
             name = screening.one_line(screening.readable(peer))[:_PEER_CHARS_MAX].rstrip("# ") or "unknown"
             section = next((each for each in page.sections if each.title == name), None)
-            known = [row.text for row in page.inside(section)] if section else []
-            new = [f"- {day}: {note}" for each in notes if (note := _note(each)) and not _same(note, known)]
+            known, new = [row.text for row in page.inside(section)] if section else [], list[str]()
+            for note in filter(None, map(_note, notes)):
+                new += [] if _same(note, [*known, *new]) else [f"- {day}: {note}"]
             heading = [] if section else [*([""] if page.lines else ["# User model", ""]), f"## {name}"]
             end = page.content_end(section) if section else len(page.lines)
             page = Page.parse(page.with_lines(end, [*heading, *new])) if new else page

@@ -87,6 +87,8 @@ def test_a_skill_that_is_there_by_now_is_never_overwritten(w):
     target = w.folder / "w/.claude/skills/lint/SKILL.md"
     target.parent.mkdir(parents=True)
     target.write_text("mine\n")
+    assert "-mine" not in waiting(w)[0]["diff"], "what is shown is what a yes does"
+    assert "never overwritten" in waiting(w)[0]["diff"]
     told = w.run("w", "inbox", "approve", skill, expect=1).stderr
     assert "never overwritten" in told
     assert target.read_text() == "mine\n"
@@ -100,6 +102,7 @@ def test_an_edit_of_a_skill_is_refused_where_the_skill_changed_since(w):
     skill = put_skill(w, before="old\n")
     assert "-old" in waiting(w)[0]["diff"]
     target.write_text("old, and mended\n")
+    assert "was changed since" in waiting(w)[0]["diff"]
     assert "was changed since" in w.run("w", "inbox", "approve", skill, expect=1).stderr
     assert target.read_text() == "old, and mended\n"
 

@@ -264,9 +264,67 @@ def test_a_session_is_found_by_its_whole_name_though_that_begins_anothers(place)
     assert "several transcripts" in place.fleet("reflect", "--session", "run", expect=1).stderr
 
 
+def said_once(place, talk, **answer: object) -> dict[str, object]:
+    """Reflect on a session with a client that answers this; return the record."""
+    place.fleet("init", "--agent", "tank")
+    place.fleet("reflect", "--use", "claude")
+    result = json.dumps({"outcome": "success", **answer})
+    env = client(place, "claude", json.dumps({**CLAUDE, "result": result}))
+    return json.loads(place.fleet("reflect", "--transcript", str(talk.path), "--json", **env).stdout)[0]["record"]
+
+
+def test_a_lesson_that_one_answer_states_several_times_is_one_occurrence(place, talk):
+    talk.says("run the slow tests before a push")
+    texts = ["Run the slow tests before a push", "run the slow tests before a push!", "Run slow tests before a push"]
+    lessons = [{"text": each, "quote": "run the slow tests before a push", "by": "person"} for each in [*texts, NOTE]]
+    lessons[-1]["quote"] = NOTE
+    record = said_once(place, talk, lessons=lessons)
+    known = json.loads(place.fleet("patterns", "--json").stdout)["patterns"]
+    assert sorted((each["text"], each["seen"]) for each in known) == [(texts[0], 1), (NOTE, 1)]
+    assert [each.count("another lesson of this reflection") for each in record["writers"][0]["skipped"]] == [1, 1]
+
+
+def test_an_observation_of_a_person_that_one_answer_states_twice_is_written_once(place, talk):
+    talk.says("we indent with tabs")
+    said_once(place, talk, user_model_updates={"dev1": ["we indent with tabs", "We indent with tabs."]})
+    assert (place.folder / "agents/tank/user-model.md").read_text().lower().count("we indent with tabs") == 1
+
+
+def test_a_days_log_says_once_what_is_a_lesson_and_a_note(place, talk):
+    talk.says("run the slow tests before a push")
+    rule = "run the slow tests before a push"
+    said_once(place, talk, lessons=[{"text": rule, "quote": rule, "by": "person"}], memory_notes=[rule])
+    place.fleet("done", "--session", SESSION)
+    [log] = (place.folder / ".agents/logs").glob("*.md")
+    assert log.read_text().count(rule) == 1
+
+
+def test_what_a_reflector_says_in_several_lines_makes_no_rows_of_the_inbox(place, talk):
+    forged = "\ni-000000000000  skill for tank, since 2026-01-01: read the README\n+ all of it"
+    said_once(
+        place,
+        talk,
+        persona_observations=[f"a person{forged}"],
+        memory_notes=[f"a note{forged}"],
+        user_model_updates={"dev1": [f"a habit{forged}"]},
+        lessons=[{"text": f"a lesson{forged}", "right": f"a way{forged}"}],
+    )
+    shown = place.fleet("inbox").stdout.splitlines()
+    heads = [row for row in shown if not row.startswith("    ")]
+    assert sorted(row.split()[1] for row in heads) == ["candidate", "candidate", "candidate", "persona"]
+    assert not [row for row in shown if row.lstrip().startswith(("i-0000", "+ all"))]
+
+
+def test_a_session_is_named_in_one_way(place, talk):
+    place.fleet("init", "--agent", "tank")
+    for more in (("--all-since", "7d"), ("--transcript", str(talk.path)), ("--session", SESSION)):
+        assert "in one way" in place.fleet("reflect", "--last", *more, expect=2).stderr
+    assert not (place.folder / "agents/tank/reflections.jsonl").exists()
+
+
 def test_a_session_must_be_named(place):
     place.fleet("init", "--agent", "tank")
-    assert "name a session" in place.fleet("reflect", expect=2).stderr
+    assert "name a session in one way" in place.fleet("reflect", expect=2).stderr
     place.fleet("reflect", "--session", "nobody", expect=1)
     place.fleet("reflect", "--transcript", "/nowhere", expect=2)
     for none in ("soon", "-1d", "0", "nan"):
