@@ -93,7 +93,7 @@ class CountedLog:
     def move(self, pattern: str, scope: str) -> None:
         """Change the scope of a lesson. The caller holds the write lock."""
         _finish_moves(self._workspace)  # one that was cut short while the caller waited would be forgotten
-        note_moves(self._workspace, [(self._agent, pattern, scope)])
+        _note_moves(self._workspace, [(self._agent, pattern, scope)])
         _finish_moves(self._workspace)
 
     def keep_private(self) -> None:
@@ -268,13 +268,13 @@ def keep_private(workspace: Workspace) -> None:
         CountedLog(workspace, agent).keep_private()
 
 
-def note_moves(workspace: Workspace, moves: list[tuple[str, str, str]]) -> None:
+def _note_moves(workspace: Workspace, moves: list[tuple[str, str, str]]) -> None:
     """Store which lessons change their scope, as (agent, id, new scope): the next ``reconcile_all`` moves them."""
     workspace.state.put(**{_MOVING: msgspec.json.encode(moves).decode() if moves else ""})
 
 
 def _finish_moves(workspace: Workspace) -> None:
-    """Change the scope of the lessons stored by ``note_moves``. The caller holds the write lock."""
+    """Change the scope of the lessons stored by ``_note_moves``. The caller holds the write lock."""
     noted = workspace.state.get(_MOVING) or "[]"
     for agent, pattern, scope in msgspec.json.decode(noted, type=list[tuple[str, str, str]]):
         writer = workspace.writer(agent)
@@ -284,7 +284,7 @@ def _finish_moves(workspace: Workspace) -> None:
         else:
             writer.publish(pattern, scope, stamp)
         CountedLog(workspace, agent).mark_scope(pattern, scope)
-    note_moves(workspace, [])
+    _note_moves(workspace, [])
 
 
 class _Checkpoint(msgspec.Struct, frozen=True):

@@ -18,13 +18,12 @@ import msgspec
 from crdt import clock
 from fleet.learn import corrections_md
 from fleet.learn.corrections_md import PART, Log, Record
-from fleet.learn.counting import CountedLog, note_moves, reconcile_all
+from fleet.learn.counting import CountedLog, keep_private
 from fleet.model import line as codec
 from fleet.model import names
 from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError, FleetError, RefusedError
 from fleet.model.line import Line, Refused, is_version_1
-from fleet.model.pattern import PRIVATE
 from fleet.store import backup, git, lines, replica
 from fleet.store.backup import Member
 from fleet.store.lines import PATTERNS, Entry, Kind, LineReader, lesson_lines, missing_of
@@ -74,9 +73,6 @@ def restore(workspace: Workspace, source: Path) -> RestoreResult:
         )
     outcome = RestoreResult()
     with workspace.locked():
-        notes = [(agent, note) for agent in workspace.agents_with_notes() for note in workspace.notes(agent).records()]
-        private = [(agent, note.id, PRIVATE) for agent, note in notes if note.scope == PRIVATE]
-        note_moves(workspace, private)  # a lesson that became private after the backup is a shared one in it
         _give_up_parted_names(workspace, source)
         join = _Restore(workspace, outcome)
         for number, member in enumerate(backup.members(source), 1):
@@ -91,11 +87,8 @@ def restore(workspace: Workspace, source: Path) -> RestoreResult:
                     raise
                 outcome.refused.append(Refused(f"{source.name}: {member.path}", number, str(why), member.data))
         workspace.quarantine.keep(outcome.refused, workspace.wall())
-        unsent_ids = {entry.id for entry in workspace.db.outgoing()}
-        moves = [(agent, id_, scope) for agent, id_, scope in private if id_ in unsent_ids]
-        note_moves(workspace, moves)
-    if moves:
-        reconcile_all(workspace)
+    if not workspace.doubt:
+        keep_private(workspace)  # a lesson that became private after the backup is a shared one in it
     return outcome
 
 
