@@ -8,7 +8,7 @@ import glob
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -455,35 +455,40 @@ def _foreign_adds(
 
     Others may rightly write under a former replica: an add of it matters only if it is not newer than all our records.
     """
-    former = workspace.former_replicas()
-    mine = {*workspace.current_replicas(), *former}
+    current, former = workspace.current_replicas(), workspace.former_replicas()
     logged = cache(lambda agent: Record.by_lesson(CountedLog(workspace, agent).read_log().records))
     foreign: dict[str, dict[str, str]] = defaultdict(dict)
     for line in fetched:
-        issued = [name for name in mine if line.add_of(name)]
-        ours = (workspace.patterns.line(line.id) if issued else None) or Line(line.id)
-        for name in issued:
-            add, total = line.add_of(name), line.total_of(name, "seen")
-            if ours.add_of(name) == add:
+        for name in [each for each in {*current, *former} if line.add_of(each)]:
+            records, add = logged(names.agent_of(name))[line.id, name], line.add_of(name)
+            if not records or (name in former and all(record.at < add for record in records)):
                 continue
-            records = logged(names.agent_of(name))[line.id, name]
-            stamps = {record.at for record in records}
-            if not records or (name in former and max(stamps) < add):
-                continue
-            own = [record for record in Record.latest(records) if not record.part]
-            issued_at = sorted(record.at for record in own if not ours.part("seen", record.id.removeprefix("c-")))
-            counted = [stamp for stamp in issued_at if stamp <= add]
-            before = (record_before(line.id) if record_before is not None else None) or Line(line.id)
-            known = before.total_of(name, "seen")
-            if record_before is None:  # a log that was reset lacks records that our earlier total counts
-                known = max(ours.total_of(name, "seen"), len(issued_at)) - (len(issued_at) - len(counted))
-            if total <= known:
-                continue  # a known total cannot hide our records: this add came by an import
-            if _is_foreign(add, _adds_in_shard(workspace, name, line.id), before.add_of(name), stamps):
-                # The clan counts the oldest of our records, as many as its total says.
-                up_to = counted[total - 1] if total < len(counted) else add
+            before = None if record_before is None else record_before(line.id) or Line(line.id)
+            if up_to := _counted_up_to(workspace, line, name, records, before):
                 foreign[name][line.id] = max(foreign[name].get(line.id, ""), up_to)
     return foreign
+
+
+def _counted_up_to(workspace: Workspace, line: Line, name: str, records: Sequence[Record], before: Line | None) -> str:
+    """Return the last stamp of these records of ours that a fetched line counts; "" if its add is one of ours.
+
+    ``before``: the lesson's record in the tree that was fetched before; None where that is unknown.
+    """
+    ours, add, total = workspace.patterns.line(line.id) or Line(line.id), line.add_of(name), line.total_of(name, "seen")
+    own = [record for record in Record.latest(records) if not record.part]
+    issued = sorted(record.at for record in own if not ours.part("seen", record.id.removeprefix("c-")))
+    counted = [stamp for stamp in issued if stamp <= add]
+    if before is not None:
+        known = before.total_of(name, "seen")
+    else:  # a log that was reset lacks records that our earlier total counts
+        known = max(ours.total_of(name, "seen") - len(issued), 0) + len(counted)
+    if add == ours.add_of(name) or total <= known:
+        return ""  # a known total cannot hide our records: this add came by an import
+    add_before = before.add_of(name) if before is not None else ""
+    if not _is_foreign(add, _adds_in_shard(workspace, name, line.id), add_before, {record.at for record in records}):
+        return ""
+    # The clan counts the oldest of our records, as many as its total says.
+    return counted[total - 1] if total < len(counted) else add
 
 
 def _is_foreign(fetched: str, in_shard: Collection[str], add_before: str, records: Collection[str]) -> bool:
