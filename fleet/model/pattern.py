@@ -359,7 +359,8 @@ def _folded_fields(line: Line, author: Column, cut: str) -> tuple[dict[str, Any]
 
     ``author``: the column of the writer that saw the lesson first.
     """
-    replaced, writers = line.marks("over"), line.wording_writers()
+    replaced = line.marks("over")
+    writers = line.wording_writers()
     values: dict[str, Any] = {field: line.w[writer].first[field] for field, writer in writers.items()}
     registers: dict[str, lww.Register] = {}
     has_future_edit = False
