@@ -175,24 +175,21 @@ class _HostEvent:
         session = local.SessionNotes(call.root, call.session)  # a subagent is shown what was new to its session
         since = next(map(str.split, session.of("since") or self._cleared(session)), [])
         seen = self._ready.seen()
-        is_lost = since not in ([], seen) and payload.source not in ("startup", "resume")
-        start = None if is_lost else self._ready.start()
-        if start is None:
-            with opened(call) as workspace:
-                lost = [call.session, *session.of("cleared")] if is_lost else []
-                start = self._make(workspace, since if is_lost else (), lost)
+        if since not in ([], seen) and payload.source not in ("startup", "resume"):  # the context was lost
+            start = self._make(since, [call.session, *session.of("cleared")])
+        else:
+            start = self._ready.start() or self._make()
         # Checked last: if one of two simultaneous calls has failed, the other one must still answer.
         if payload.session and not self._notes.is_first(f"start {payload.source or '-'}", began_ms, _TWICE_MS):
             return Reply()
         if not session.of("since"):
             session.add(f"since {' '.join(since or seen)}")
-        has_the_rest = payload.source == "resume" and bool(since)
         if not call.subagent:
             self._folder.mark(_LAST, call.agent, word=call.session)
             self._ready.note_seen(start.mark if start.news else "")
         if call.event == "SessionStart" and self._may_ask():
             _start_process(call, AT_THE_START)
-        return self._reply_at_start(start, has_the_rest=has_the_rest)
+        return self._reply_at_start(start, has_the_rest=payload.source == "resume" and bool(since))
 
     def _cleared(self, session: local.SessionNotes) -> list[str]:
         """Note the sessions that clears replaced by this one; return what the agent had seen when the first started."""
@@ -238,21 +235,22 @@ class _HostEvent:
             self._folder.mark(_MEMORY_SEEN, call.agent, word=now)
         return f"{name} changed since the last session." if before and before[0] != now else ""
 
-    def _make(self, workspace: "Workspace", seen: Sequence[str] = (), sessions: Sequence[str] = ()) -> Start:
+    def _make(self, seen: Sequence[str] = (), sessions: Sequence[str] = ()) -> Start:
         """Return the context of this session's start; the memory alone after a fault, or when the hook's time is up.
 
         For a lost context: ``seen``, what the agent had seen at its start; ``sessions``, this one and cleared ones.
         """
         from fleet.app.starting import SessionStart
 
-        start = SessionStart(workspace, self._call.agent)
-        try:
-            return start.make(may_tidy=True, seen=seen, sessions=sessions)
-        except (Exception, TimeUpError) as why:  # noqa: BLE001 - a memory alone is better than nothing
-            fault = f"this session starts with the memory alone: {explained(why)}"
-            self._call.log(fault)
-            self._fault = fault if str(why) else ""  # that time was up tells a person nothing
-            return start.at_once()
+        with opened(self._call) as workspace:
+            start = SessionStart(workspace, self._call.agent)
+            try:
+                return start.make(may_tidy=True, seen=seen, sessions=sessions)
+            except (Exception, TimeUpError) as why:  # noqa: BLE001 - a memory alone is better than nothing
+                fault = f"this session starts with the memory alone: {explained(why)}"
+                self._call.log(fault)
+                self._fault = fault if str(why) else ""  # that time was up tells a person nothing
+                return start.at_once()
 
     def _may_ask(self) -> bool:
         """Return whether the clan's remote may be asked now: a person here agreed, and nobody asked a moment ago."""
@@ -394,8 +392,8 @@ class _HostEvent:
     def _renew_tables(self) -> None:
         """Rebuild the tables of triggers and guards if one of them is outdated."""
         if self._call.can_write and (self._ready.is_table_old() or self._ready.are_guards_old()):
-            with self._call.guarded("the lessons for this step are as they were"), opened(self._call) as workspace:
-                self._make(workspace)
+            with self._call.guarded("the lessons for this step are as they were"):
+                self._make()
 
     def _lessons_for_step(self, rows: list[list[str]]) -> tuple[str, str]:
         """Return the lessons that are due at this step, each once a session, and the line for the person."""

@@ -561,7 +561,7 @@ class Guards:
             since = "others have retired it since" if is_retired else "who said it is blocked here"
             return "" if is_ours else f"{guard.lesson}; {since}"
         editors = {lesson.edited[field][1] for field in ("text", "correct") if field in lesson.edited}
-        is_ours = bool(editors) and editors <= lesson.mine and lesson.redacted.isdisjoint(("text", "correct"))
+        is_ours = bool(editors) and editors <= lesson.mine and lesson.words.redacted.isdisjoint(("text", "correct"))
         return _words_of(lesson) if is_ours else guard.lesson
 
 

@@ -211,7 +211,7 @@ def _lesson_rows(
             yield field, str(value)
     for field, (stamp, by) in sorted(lesson.edited.items()):
         kept = "kept by a merge" if others else "put back"
-        how = kept if field in lesson.kept else "redacted" if field in lesson.redacted else "set"
+        how = kept if field in lesson.words.kept else "redacted" if field in lesson.words.redacted else "set"
         yield "", f"{LABELS.get(field, field)} was {how} {output.when(stamp)} by {by}"
     yield from (("merged", f"{each.id} {each.text}") for each in others)
     if cluster.wordings:

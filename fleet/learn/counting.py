@@ -93,7 +93,7 @@ class CountedLog:
     def move(self, pattern: str, scope: str) -> None:
         """Change the scope of a lesson. The caller holds the write lock."""
         _finish_moves(self._workspace)  # one that was cut short while the caller waited would be forgotten
-        note_moves(self._workspace, [(self._agent, pattern, scope)])
+        _note_moves(self._workspace, [(self._agent, pattern, scope)])
         _finish_moves(self._workspace)
 
     def keep_private(self) -> None:
@@ -227,7 +227,7 @@ def reconcile(writer: Writer, wait_s: float = limits.LOCK_WAIT_S) -> int:
         backlog = _Backlog(writer)
         while not backlog.append_records(wait_s):
             pass
-        missing = backlog.lines()
+        missing = _Owed(writer, backlog.read).lines()
         # Not durable: lines that a power failure takes from the shard are written again from the log.
         writer.write(missing, is_durable=False)
     backlog.note()
@@ -268,13 +268,13 @@ def keep_private(workspace: Workspace) -> None:
         CountedLog(workspace, agent).keep_private()
 
 
-def note_moves(workspace: Workspace, moves: list[tuple[str, str, str]]) -> None:
+def _note_moves(workspace: Workspace, moves: list[tuple[str, str, str]]) -> None:
     """Store which lessons change their scope, as (agent, id, new scope): the next ``reconcile_all`` moves them."""
     workspace.state.put(**{_MOVING: msgspec.json.encode(moves).decode() if moves else ""})
 
 
 def _finish_moves(workspace: Workspace) -> None:
-    """Change the scope of the lessons stored by ``note_moves``. The caller holds the write lock."""
+    """Change the scope of the lessons stored by ``_note_moves``. The caller holds the write lock."""
     noted = workspace.state.get(_MOVING) or "[]"
     for agent, pattern, scope in msgspec.json.decode(noted, type=list[tuple[str, str, str]]):
         writer = workspace.writer(agent)
@@ -284,7 +284,7 @@ def _finish_moves(workspace: Workspace) -> None:
         else:
             writer.publish(pattern, scope, stamp)
         CountedLog(workspace, agent).mark_scope(pattern, scope)
-    note_moves(workspace, [])
+    _note_moves(workspace, [])
 
 
 class _Checkpoint(msgspec.Struct, frozen=True):
@@ -372,15 +372,13 @@ class _Backlog:
         self._workspace = writer.workspace
         self._path = CountedLog(writer.workspace, writer.agent).log_file()
         self._page = self._workspace.files.page(self._path)
-        self._read = _read_since(_read_note(self._workspace, writer.agent), self._page)
-        self._entries: dict[str, Entry] = {}
-        self._keys: dict[str, str] = {}
+        self.read = _read_since(_read_note(self._workspace, writer.agent), self._page)
 
     def append_records(self, wait_s: float) -> bool:
         """Append a record to the log for each usable entry without one; return False if the log changed meanwhile."""
         fresh = [
             (entry, self._counted_under(entry, lesson))
-            for entry in self._read.log.entries
+            for entry in self.read.log.entries
             if entry.record is None and not entry.is_garbled and (lesson := _lesson_text(entry))
         ]
         if not fresh:
@@ -392,7 +390,7 @@ class _Backlog:
                 data = "".join(record.render() + "\n" for record in records)
                 self._workspace.files.append(self._path, data.encode())
             self._page = self._workspace.files.page(self._path)
-        self._read = _read_since(_Checkpoint(), self._page)
+        self.read = _read_since(_Checkpoint(), self._page)
         if is_same:
             self._report(records)
         return is_same
@@ -427,54 +425,67 @@ class _Backlog:
         head = ("head", entry.heading_hash)
         return Record(entry.id, pattern, self._writer.name, self._writer.tick(), "", (head, (PART, BY_HAND)))
 
+    def note(self) -> None:
+        """Store the checkpoint of the counted log, once the database has the lines."""
+        if self._workspace.db.refresh(WAIT_S):
+            noted = f"{len(self._page)} {_hash(self._page)} {self.read.waiting}"
+            self._workspace.db.note(_note_key(self._writer.agent), noted)
+
+
+class _Owed:
+    """Lines that the counted records' columns lack, of a log in which every usable entry has its record.
+
+    The end of a log is enough, with the ``counted`` bytes before it. The caller has refreshed the database.
+    """
+
+    def __init__(self, writer: Writer, read: _UncountedPart) -> None:
+        self._writer, self._workspace = writer, writer.workspace
+        self._log, self._counted = read.log, read.counted
+        stated = [(entry.record, entry) for entry in read.log.entries if entry.record is not None]
+        self._entries = {record.id: entry for record, entry in stated}
+        private = (record.pattern for record, entry in stated if entry.scope.casefold().startswith(PRIVATE))
+        self._named_private = frozenset(private)
+        self._keys = _part_keys(writer.agent, read.log.records)
+
     def lines(self) -> list[Line]:
         """Return a line for each pattern and replica with newer records, and for each lesson whose text was lost.
 
         ``Writer.write`` puts those of private lessons into the private file.
         """
-        self._entries = {entry.record.id: entry for entry in self._read.log.entries if entry.record is not None}
-        self._keys = _part_keys(self._writer.agent, self._read.log.records)
-        named_private = {
-            entry.record.pattern
-            for entry in self._read.log.entries
-            if entry.record is not None and entry.scope.casefold().startswith(PRIVATE)
-        }
-        slots = Record.by_lesson(Record.latest(self._read.log.records))
-        counted = Record.by_lesson(Record.search(self._read.counted, {pattern for pattern, _ in slots}))
-        deltas = []
-        for (pattern, replica), records in slots.items():
-            is_known = self._workspace.private(self._writer.agent, pattern) is not None
-            # A person called it private and the clan lacks it, or it was made private and the private file is gone.
-            is_private = (
-                is_known
-                or (pattern in named_private and self._workspace.patterns.line(pattern) is None)
-                or (self._read.log.marks.get(pattern, 0) % 2 == 1 and not self._has_scope(pattern))
-            )
-            line = self._workspace.record(self._writer.agent, pattern) or Line(pattern)
-            fresh = [record for record in records if record.at > line.counted_up_to(replica)]
-            earlier = [*counted[pattern, replica], *(record for record in records if record not in fresh)]
-            if not fresh:
-                delta = self._lost_words(line, records)
-            else:
-                sessions = {record.session for record in earlier}
-                delta = self._raise_column(line, replica, fresh, sessions, is_private=is_private)
-            if self._read.log.marks:
-                numbers = self._undo_numbers(records, is_private=is_private)
-                delta = lines.join(delta, edits.undo(line, replica, numbers))
-            if is_private and not is_known:
-                delta = lines.join(delta, self._writer.edit(Line(pattern), SCOPE, PRIVATE))
-            if not delta.is_empty():
-                deltas.append(delta)
-        return [*deltas, *self._undo_old_names()]
+        slots = Record.by_lesson(Record.latest(self._log.records))
+        counted = Record.by_lesson(Record.search(self._counted, {pattern for pattern, _ in slots}))
+        deltas = [self._delta(*slot, records, counted[slot]) for slot, records in slots.items()]
+        return [*(delta for delta in deltas if not delta.is_empty()), *self._undo_old_names()]
 
-    def _has_scope(self, pattern: str) -> bool:
-        """Return whether the private file has the scope of a lesson, which has priority over the log's mark."""
-        own = self._workspace.own_notes(self._writer.agent, pattern)
-        return own is not None and SCOPE in fold(own).edited
+    def _delta(self, pattern: str, replica: str, records: Sequence[Record], counted: Sequence[Record]) -> Line:
+        """Return what a replica's column of a lesson lacks; ``counted``: the earlier records of both."""
+        line = self._workspace.record(self._writer.agent, pattern) or Line(pattern)
+        is_known = self._workspace.private(self._writer.agent, pattern) is not None
+        is_private = is_known or self._becomes_private(pattern)
+        fresh = [record for record in records if record.at > line.counted_up_to(replica)]
+        if fresh:
+            sessions = {record.session for record in (*counted, *records) if record not in fresh}
+            delta = self._raise_column(line, replica, fresh, sessions, is_private=is_private)
+        else:
+            delta = self._lost_words(line, records)
+        if self._log.marks:
+            delta = lines.join(delta, edits.undo(line, replica, self._undo_numbers(records, is_private=is_private)))
+        if is_private and not is_known:
+            delta = lines.join(delta, self._writer.edit(Line(pattern), SCOPE, PRIVATE))
+        return delta
+
+    def _becomes_private(self, pattern: str) -> bool:
+        """Return whether a person called a lesson private that the clan lacks, or made it so and its file is gone."""
+        if pattern in self._named_private and self._workspace.patterns.line(pattern) is None:
+            return True
+        if self._log.marks.get(pattern, 0) % 2 == 0:
+            return False
+        own = self._workspace.own_notes(self._writer.agent, pattern)  # its scope has priority over the log's mark
+        return own is None or SCOPE not in fold(own).edited
 
     def _undo_numbers(self, records: Sequence[Record], *, is_private: bool) -> dict[str, dict[str, int]]:
         """Return the undo counts of a lesson's entries, and of the sessions to which they belong."""
-        marks = self._read.log.marks
+        marks = self._log.marks
         seen = {record: (self._keys[record.id], marks[record.id]) for record in records if record.id in marks}
         marked = {pair[0]: dict(seen[record] for record in seen if pair in record.extra) for pair in _MARKS}
         by_session: dict[str, list[int]] = defaultdict(list)
@@ -488,7 +499,7 @@ class _Backlog:
 
     def _undo_old_names(self) -> Iterator[Line]:
         """Yield lines that revoke an entry's undo under a pattern that no longer counts the entry."""
-        log, latest = self._read.log, set(Record.latest(self._read.log.records))
+        log, latest = self._log, set(Record.latest(self._log.records))
         for record in (record for record in log.records if record.id in log.marks and record not in latest):
             line = self._workspace.record(self._writer.agent, record.pattern) or Line(record.pattern)
             key = self._keys[record.id]
@@ -511,25 +522,25 @@ class _Backlog:
             max(record.at for record in fresh),
             seen=len(own),
             sessions=len({record.session for record in own if record.session} - earlier_sessions),
-            marks={pair[0]: sum(pair in record.extra for record in own) for pair in _MARKS},
+            marks=_marked(own),
             fields=self._fields(line, fresh),
-            at=min(_occurred(each, self._entries[each.id].when if each.id in self._entries else "") for each in fresh),
+            at=min(_occurred(record, self._heading(record)) for record in fresh),
         )
         for record in fresh:
             if record not in own:
-                key, session = self._keys[record.id], self._session(record)
-                marks = {pair[0]: int(pair in record.extra) for pair in _MARKS}
-                part = edits.part(
-                    line, line.id, key, {}, replica, "", seen=1, sessions=1, marks=marks, session_hash=session
-                )
+                key, session, marks = self._keys[record.id], self._session(record), _marked([record])
+                part = edits.part(line, key, {}, replica, "", seen=1, sessions=1, marks=marks, session_hash=session)
                 delta = lines.join(delta, part)
         return delta
 
+    def _heading(self, record: Record) -> str:
+        """Return the time in the heading of a record's entry; "" for an entry that is not there."""
+        return self._entries[record.id].when if record.id in self._entries else ""
+
     def _session(self, record: Record) -> str:
         """Return the hash of an occurrence's session; for a hand-written entry, its day stands for the session."""
-        day = self._entries[record.id].when[:10] if record.id in self._entries else ""
         agent = self._writer.agent if record.part in {"", BY_HAND} else ""  # copies may name another
-        return _hash(f"{agent}\0{record.session or day}".encode())[:16]
+        return _hash(f"{agent}\0{record.session or self._heading(record)[:10]}".encode())[:16]
 
     def _lost_words(self, line: Line, records: Sequence[Record]) -> Line:
         """Return text and right way of a lesson if no column has them any more, and the log still does."""
@@ -538,7 +549,7 @@ class _Backlog:
         if not lost:
             return Line(line.id)
         missing = {name: value for name, value in self._fields(line, records).items() if name in lost}
-        return edits.part(line, line.id, "0" * 16, missing, self._writer.name, "", seen=0)
+        return edits.part(line, "0" * 16, missing, self._writer.name, "", seen=0)
 
     def _fields(self, line: Line, records: Sequence[Record]) -> dict[str, object]:
         """Return the fields that these records' entries add to a lesson.
@@ -547,21 +558,18 @@ class _Backlog:
         lesson's own, also text and right way that differ from the lesson's. A lesson whose occurrences were all undone
         is stated anew: it gets all values of the first entry, and loses the others that it had.
         """
-        lesson = fold(line)
-        lesson_fields = lesson.fields
+        lesson, entries = fold(line), [self._entries[record.id] for record in records if record.id in self._entries]
         if lesson.is_undone:
-            entries = [self._entries[record.id] for record in records if record.id in self._entries]
             values = self._values(entries[0]) if entries else {}
-            return {field: value for field, value in values.items() if value != lesson_fields.get(field, type(value)())}
-        text = str(lesson_fields.get("text", ""))
+            return {field: value for field, value in values.items() if value != lesson.fields.get(field, type(value)())}
+        text = str(lesson.fields.get("text", ""))
         added: dict[str, object] = {}
-        for entry in (self._entries[record.id] for record in records if record.id in self._entries):
-            values = self._values(entry)
+        for values in map(self._values, entries):
             is_alike = text and pattern_id(str(values["text"])) in {line.id, pattern_id(text)}
             may_differ = ("text", "correct") if is_alike else ()
             for field, value in values.items():
-                if value and field not in added and (field not in lesson_fields or field in may_differ):
-                    added[field] = value
+                if value and (field not in lesson.fields or field in may_differ):
+                    added.setdefault(field, value)
         return added
 
     def _values(self, entry: Entry) -> dict[str, object]:
@@ -571,11 +579,10 @@ class _Backlog:
         values["tags"] = sorted({clean for tag in entry.tags if (clean := _clean(tag))})[: limits.TAGS_MAX]
         return values | {field: _clean(getattr(entry, field)) for field in (*LOGGED, *extra)}
 
-    def note(self) -> None:
-        """Store the checkpoint of the counted log, once the database has the lines."""
-        if self._workspace.db.refresh(WAIT_S):
-            noted = f"{len(self._page)} {_hash(self._page)} {self._read.waiting}"
-            self._workspace.db.note(_note_key(self._writer.agent), noted)
+
+def _marked(records: Sequence[Record]) -> dict[str, int]:
+    """Return how many of some records have each of the pairs that raise a counter, by the counter."""
+    return {pair[0]: sum(pair in record.extra for record in records) for pair in _MARKS}
 
 
 def _occurred(record: Record, heading: str) -> str:

@@ -308,20 +308,18 @@ class _Import:
         """Return the records that are new here, as lines with one stamp. A larger count alone restores no lesson."""
         lines: list[Line] = []
         stamp = add_stamp(self._writer) if self._records else ""
-        records_here: dict[str, Line | None] = {}
+        records_here: dict[str, Line] = {}
         for (pattern, hash_), (item, fields) in self._records.items():
             if pattern not in records_here:
-                records_here[pattern] = self._workspace.record(self._writer.agent, pattern)
+                records_here[pattern] = self._workspace.record(self._writer.agent, pattern) or Line(pattern)
             record = records_here[pattern]
-            counted = record.part("seen", hash_) if record is not None else 0
-            is_retired = bool(counted) and record is not None and not fold(record).is_present
-            if is_retired and pattern not in self.done.retired:
+            counted, lesson = record.part("seen", hash_), fold(record)
+            if counted and not lesson.is_present and pattern not in self.done.retired:
                 self.done.retired.append(pattern)
             if counted >= item.seen:
                 continue
             line = edits.part(
                 record,
-                pattern,
                 hash_,
                 fields,
                 self._writer.name,
@@ -331,10 +329,10 @@ class _Import:
                 author=item.agent if names.is_agent(item.agent) else self._writer.agent,
             )
             part = f"{hash_} {self._writer.name.rpartition('.')[2]}"
-            self.done.parts.append((pattern, part, fold(record).count("seen") if record is not None else 0))
-            if not counted and (record is None or not fold(record).is_present) and pattern not in self.done.stated:
+            self.done.parts.append((pattern, part, lesson.count("seen")))
+            if not counted and not lesson.is_present and pattern not in self.done.stated:
                 self.done.stated.append(pattern)
-            records_here[pattern] = line if record is None else join(record, line)
+            records_here[pattern] = join(record, line)
             lines.append(line)
         return lines
 

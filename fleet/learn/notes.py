@@ -184,6 +184,7 @@ class _Form:
         self.line, self.end, self.title, self.when, self.category = line, line, title, when, category
         self.is_whole = is_whole
         self.story: list[Block] = []  # the blocks before the fields
+        self.item: Block | None = None  # with the last field, where the fields are items of a list
         self.fields: list[tuple[Field, list[str]]] = []
         self._lines: dict[str, int] = {}  # line numbers of the values that have lines of their own
 
@@ -208,16 +209,24 @@ class _Form:
         """Return whether a text is marked as right, and the last field says what is wrong."""
         return bool(self.fields) and self.fields[-1][0].role == "wrong" and re.match(_IS_RIGHT, text) is not None
 
-    def goes_on(self, item: Block, before: Block) -> bool:
-        """Return whether an item continues the last field, of the item before, which leads to it or lacks its end."""
-        value = self.fields[-1][0].value
-        is_led = not before.items and (not value or _ends_open(value))
-        return is_led or item.text[:1].islower() or self.awaits(item.text)
+    def is_closed_before(self, block: Block, outside: Block | None) -> bool:
+        """Return whether an empty line is above an item, and neither the last field nor a paragraph leads to it."""
+        is_led = outside is not None and outside.kind == "paragraph"
+        value = self.fields[-1][0].value if self.fields and block.kind == "item" else ""
+        return bool(value) and not is_led and not _ends_open(value) and block.line > self.end + 1
 
-    def is_closed_before(self, item: Block) -> bool:
-        """Return whether an empty line is above an item, and the last field has a value that does not lead to it."""
-        value = self.fields[-1][0].value if self.fields else ""
-        return bool(value) and not _ends_open(value) and item.line > self.end + 1
+    def is_beside(self, block: Block, outside: Block | None, *, in_list: bool) -> bool:
+        """Return whether an item without a label is a lesson of its own, and does not continue the last field."""
+        is_closed = self.is_closed_before(block, outside)
+        if block.kind != "item" or (self.fields and not in_list and not is_closed):
+            return False
+        if _is_binding(Passage(block.text).plain) and not self.awaits(block.text):
+            return True
+        if self.item is None:
+            return is_closed and outside is not None
+        value = self.fields[-1][0].value
+        is_led = not self.item.items and (not value or _ends_open(value))  # the last field lacks its end
+        return not (is_led or block.text[:1].islower() or self.awaits(block.text))
 
     def extend(self, block: Block) -> None:
         """Add a block to the value of the last field; a text marked as right, after a wrong one, begins a field."""
@@ -340,52 +349,52 @@ class _Page:
     # --- entries with labelled fields
 
     def _read_form(self, section: Section, as_fields: Sequence[Section], context: _Context) -> None:
-        labelled = [block.line for block in section.blocks if _fields_of(block)] if section in self._titles else []
-        first, head = min(labelled, default=section.line), context.head
-        is_whole = head.is_entry and not _names_errors(head.title)
-        is_of_page = section in self._titles and not head.is_entry and not Passage(head.title).is_sentence()
-        title = "" if is_of_page or _is_kind(head.title) else head.title
-        form = _Form(first, title, head.when, context.category, is_whole=is_whole)
-        below = {each.role for block in section.blocks for each in _fields_of(block)} & {"rule", "right", "wrong"}
-        for field in fields(section.title)[:1]:  # `## Wrong: x` above `Right: y`
-            if field.role in ("right", "wrong") and field.rank <= _TITLE_RANK_MAX and below and field.role not in below:
-                form.title = ""
-                form.add(field, form.end)
+        """Read a section with labelled fields: its entries, and what stands outside of them."""
+        found = [(block, _fields_of(block)) for block in section.blocks]
+        known = [field for _, labels in found for field in labels]
+        form, last = self._begin_form(section, known, context), known[-1].line if known else 0
+        listed = [(block, labels) for block, labels in found if block.kind == "item" and _has_content(block)]
+        is_list = any(block.items or labels[0].value for block, labels in listed)
         rest, apart = list[Block](), list[Block]()
-        labelled_items = [each for each in section.blocks if each.kind == "item" and _has_content(each)]
-        is_list = any(_fields_of(each)[0].value or each.items for each in labelled_items)
-        labelled_item: Block | None = None  # the last one, if no other block has a label since
-        last = max((each.line for each in section.blocks if _fields_of(each)), default=0)
-        for block in section.blocks:
-            is_bold, roles = _is_bold_lead(block), {field.role for field in _fields_of(block)}
-            is_field = bool(roles) and not (re.match(_WRONG_RIGHT, block.text) and roles.isdisjoint({"right", "rule"}))
-            is_apart = bool(rest) and rest[-1].line > form.end
-            is_led = is_apart and rest[-1].kind == "paragraph"  # a paragraph outside the entry leads to the block
-            is_behind = not is_led and form.is_closed_before(block)
-            is_item = block.kind == "item" and not is_field and (is_list or not form.fields or is_behind)
-            is_order = is_item and not form.awaits(block.text) and _is_binding(Passage(block.text).plain)
-            is_beside = is_behind and is_apart if labelled_item is None else not form.goes_on(block, labelled_item)
-            is_own = is_order or (is_item and is_beside)
-            if is_item and is_behind and is_whole and block.line > last:
-                apart.append(block)
-            elif block.kind == "table" or is_own or (_is_pair(block.text) and not is_field):
+        for block, labels in found:
+            outside = rest[-1] if rest and rest[-1].line > form.end else None  # stands behind the last field
+            has_no_right = {field.role for field in labels}.isdisjoint({"right", "rule"})
+            if block.kind == "table":
                 rest.append(block)
-            elif is_field:
+            elif labels and not (has_no_right and re.match(_WRONG_RIGHT, block.text)):
                 form = self._take_fields(form, block)
-                labelled_item = block if block.kind == "item" and not is_whole else None
-            elif form.fields and not is_bold:
-                form.extend(block)
-            elif not (is_bold or block.is_task or form.fields or Passage(block.text).is_order()) and section.level > 1:
-                form.story.append(block)
-            else:
+            elif form.is_whole and block.line > last and form.is_closed_before(block, outside):
+                apart.append(block)
+            elif _is_pair(block.text) or form.is_beside(block, outside, in_list=is_list):
                 rest.append(block)
+            elif form.fields and not _is_bold_lead(block):
+                form.extend(block)
+            elif section.level < 2 or _is_bold_lead(block) or block.is_task or Passage(block.text).is_order():
+                rest.append(block)
+            else:
+                form.story.append(block)
         for each in as_fields:
             form.add(Field(*(Label(each.title).role or ("", 0)), Label(each.title).folded, ""), each.end)
             for block in each.blocks:
                 form.extend(block)
         self._finish(form)
         self._read_blocks(section, rest, context)
-        self._read_blocks(section, apart, context._replace(head=_Heading("", head.when)))
+        self._read_blocks(section, apart, context._replace(head=_Heading("", context.head.when)))
+
+    def _begin_form(self, section: Section, known: Sequence[Field], context: _Context) -> _Form:
+        """Return the entry that a section begins with. Its heading may be one more field: `## Wrong: x`."""
+        head, is_title, roles = context.head, section in self._titles, {field.role for field in known}
+        is_of_page = is_title and not head.is_entry and not Passage(head.title).is_sentence()
+        title = "" if is_of_page or _is_kind(head.title) else head.title
+        line = known[0].line if is_title and known else section.line
+        is_whole = head.is_entry and not _names_errors(head.title)
+        form = _Form(line, title, head.when, context.category, is_whole=is_whole)
+        for field in fields(section.title)[:1]:
+            is_other = field.role not in roles and not roles.isdisjoint({"rule", "right", "wrong"})
+            if field.role in ("right", "wrong") and field.rank <= _TITLE_RANK_MAX and is_other:
+                form.title = ""
+                form.add(field, form.end)
+        return form
 
     def _take_fields(self, form: _Form, block: Block) -> _Form:
         for index, field in enumerate(found := _fields_of(block)):
@@ -401,6 +410,7 @@ class _Page:
                 form = self._take_fields(form, each)
             else:
                 form.extend(each)
+        form.item = block if block.kind == "item" and not form.is_whole else None
         return form
 
     def _next_form(self, form: _Form, line: int) -> _Form:

@@ -8,7 +8,7 @@ import glob
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -18,13 +18,12 @@ import msgspec
 from crdt import clock
 from fleet.learn import corrections_md
 from fleet.learn.corrections_md import PART, Log, Record
-from fleet.learn.counting import CountedLog, note_moves, reconcile_all
+from fleet.learn.counting import CountedLog, keep_private
 from fleet.model import line as codec
 from fleet.model import names
 from fleet.model.discovery import Discovery
 from fleet.model.errors import DiskError, FleetError, RefusedError
 from fleet.model.line import Line, Refused, is_version_1
-from fleet.model.pattern import PRIVATE
 from fleet.store import backup, git, lines, replica
 from fleet.store.backup import Member
 from fleet.store.lines import PATTERNS, Entry, Kind, LineReader, lesson_lines, missing_of
@@ -74,9 +73,6 @@ def restore(workspace: Workspace, source: Path) -> RestoreResult:
         )
     outcome = RestoreResult()
     with workspace.locked():
-        notes = [(agent, note) for agent in workspace.agents_with_notes() for note in workspace.notes(agent).records()]
-        private = [(agent, note.id, PRIVATE) for agent, note in notes if note.scope == PRIVATE]
-        note_moves(workspace, private)  # a lesson that became private after the backup is a shared one in it
         _give_up_parted_names(workspace, source)
         join = _Restore(workspace, outcome)
         for number, member in enumerate(backup.members(source), 1):
@@ -91,11 +87,8 @@ def restore(workspace: Workspace, source: Path) -> RestoreResult:
                     raise
                 outcome.refused.append(Refused(f"{source.name}: {member.path}", number, str(why), member.data))
         workspace.quarantine.keep(outcome.refused, workspace.wall())
-        unsent_ids = {entry.id for entry in workspace.db.outgoing()}
-        moves = [(agent, id_, scope) for agent, id_, scope in private if id_ in unsent_ids]
-        note_moves(workspace, moves)
-    if moves:
-        reconcile_all(workspace)
+    if not workspace.doubt:
+        keep_private(workspace)  # a lesson that became private after the backup is a shared one in it
     return outcome
 
 
@@ -462,35 +455,40 @@ def _foreign_adds(
 
     Others may rightly write under a former replica: an add of it matters only if it is not newer than all our records.
     """
-    former = workspace.former_replicas()
-    mine = {*workspace.current_replicas(), *former}
+    current, former = workspace.current_replicas(), workspace.former_replicas()
     logged = cache(lambda agent: Record.by_lesson(CountedLog(workspace, agent).read_log().records))
     foreign: dict[str, dict[str, str]] = defaultdict(dict)
     for line in fetched:
-        issued = [name for name in mine if line.add_of(name)]
-        ours = (workspace.patterns.line(line.id) if issued else None) or Line(line.id)
-        for name in issued:
-            add, total = line.add_of(name), line.total_of(name, "seen")
-            if ours.add_of(name) == add:
+        for name in [each for each in {*current, *former} if line.add_of(each)]:
+            records, add = logged(names.agent_of(name))[line.id, name], line.add_of(name)
+            if not records or (name in former and all(record.at < add for record in records)):
                 continue
-            records = logged(names.agent_of(name))[line.id, name]
-            stamps = {record.at for record in records}
-            if not records or (name in former and max(stamps) < add):
-                continue
-            own = [record for record in Record.latest(records) if not record.part]
-            issued_at = sorted(record.at for record in own if not ours.part("seen", record.id.removeprefix("c-")))
-            counted = [stamp for stamp in issued_at if stamp <= add]
-            before = (record_before(line.id) if record_before is not None else None) or Line(line.id)
-            known = before.total_of(name, "seen")
-            if record_before is None:  # a log that was reset lacks records that our earlier total counts
-                known = max(ours.total_of(name, "seen"), len(issued_at)) - (len(issued_at) - len(counted))
-            if total <= known:
-                continue  # a known total cannot hide our records: this add came by an import
-            if _is_foreign(add, _adds_in_shard(workspace, name, line.id), before.add_of(name), stamps):
-                # The clan counts the oldest of our records, as many as its total says.
-                up_to = counted[total - 1] if total < len(counted) else add
+            before = None if record_before is None else record_before(line.id) or Line(line.id)
+            if up_to := _counted_up_to(workspace, line, name, records, before):
                 foreign[name][line.id] = max(foreign[name].get(line.id, ""), up_to)
     return foreign
+
+
+def _counted_up_to(workspace: Workspace, line: Line, name: str, records: Sequence[Record], before: Line | None) -> str:
+    """Return the last stamp of these records of ours that a fetched line counts; "" if its add is one of ours.
+
+    ``before``: the lesson's record in the tree that was fetched before; None where that is unknown.
+    """
+    ours, add, total = workspace.patterns.line(line.id) or Line(line.id), line.add_of(name), line.total_of(name, "seen")
+    own = [record for record in Record.latest(records) if not record.part]
+    issued = sorted(record.at for record in own if not ours.part("seen", record.id.removeprefix("c-")))
+    counted = [stamp for stamp in issued if stamp <= add]
+    if before is not None:
+        known = before.total_of(name, "seen")
+    else:  # a log that was reset lacks records that our earlier total counts
+        known = max(ours.total_of(name, "seen") - len(issued), 0) + len(counted)
+    if add == ours.add_of(name) or total <= known:
+        return ""  # a known total cannot hide our records: this add came by an import
+    add_before = before.add_of(name) if before is not None else ""
+    if not _is_foreign(add, _adds_in_shard(workspace, name, line.id), add_before, {record.at for record in records}):
+        return ""
+    # The clan counts the oldest of our records, as many as its total says.
+    return counted[total - 1] if total < len(counted) else add
 
 
 def _is_foreign(fetched: str, in_shard: Collection[str], add_before: str, records: Collection[str]) -> bool:

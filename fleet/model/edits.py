@@ -48,8 +48,7 @@ def confirm(
 
 
 def part(
-    line: Line | None,
-    id: str,  # noqa: A002 - the record's own word
+    line: Line,
     hash: str,  # noqa: A002 - the record's own word
     fields: Mapping[str, Any],
     me: str,
@@ -74,7 +73,7 @@ def part(
         first={author_field(hash): author} if author is not None else {},
         parts={name: each for name, each in parts.items() if any(each.values())},
     )
-    return _occurrence(line or Line(id), me, stamp, counts, fields, at)
+    return _occurrence(line, me, stamp, counts, fields, at)
 
 
 def _occurrence(line: Line, me: str, stamp: str, counts: Column, fields: Mapping[str, Any], at: str) -> Line:

@@ -92,13 +92,29 @@ NO_POLICY = Policy()
 """Policy that leaves nothing out."""
 
 
+class _Words(NamedTuple):
+    """Origin of a lesson's words.
+
+    Attributes:
+        writers: field to the writer of the winning first wording; empty where the first writer worded nothing.
+        kept: edited fields without new words: the edit puts the author's first wording back, or in a merged set it
+            repeats the wording of another record.
+        redacted: fields whose edit replaces a value that its writer purged.
+        has_future_edit: True if an edit is later than the cut, and nobody replaced it.
+    """
+
+    writers: Mapping[str, str] = {}
+    kept: frozenset[str] = frozenset()
+    redacted: frozenset[str] = frozenset()
+    has_future_edit: bool = False
+
+
 class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One lesson, folded from its record.
 
     Attributes:
         fields: folded values by name, sorted.
         edited: (stamp, writer) of the fields whose value is an edit; the others are first wordings.
-        wording_writers: field to the writer of the winning first wording; empty where the first writer worded nothing.
         adds: every writer's newest add, removed or not.
         live: the adds that no remove covers.
         totals: counter to writer to that writer's own total.
@@ -112,16 +128,12 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         mine: the replicas of this folder that have a column.
         is_published: its state is ``published`` by an edit of this folder.
         retired_by: writer of the remove that retired it; "" while it is present.
-        kept: edited fields without new words: the edit puts the author's first wording back, or in a merged set it
-            repeats the wording of another record.
-        redacted: fields whose edit replaces a value that its writer purged.
-        has_future_edit: True if an edit is later than the cut, and nobody replaced it.
     """
 
     id: str
     fields: dict[str, Any] = {}
     edited: dict[str, tuple[str, str]] = {}
-    wording_writers: dict[str, str] = {}
+    words: _Words = _Words()
     adds: dict[str, str] = {}
     live: dict[str, str] = {}
     totals: dict[str, dict[str, int]] = {}
@@ -134,9 +146,6 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     mine: frozenset[str] = frozenset()
     is_published: bool = False
     retired_by: str = ""
-    kept: frozenset[str] = frozenset()
-    redacted: frozenset[str] = frozenset()
-    has_future_edit: bool = False
 
     def value(self, field: str) -> str:
         """Return a field's text; "" for a value of another type, which a peer may have set."""
@@ -218,9 +227,9 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def recency(self) -> str:
         """``last_seen``, for ranking equal lessons; "" if its words are an edit by another agent in another folder."""
-        edits = [self.edited[each][1] for each in ("text", "correct") if each in self.edited and each not in self.kept]
-        own, by = self.mine, names.agent_of(self.by)
-        return "" if any(each not in own and names.agent_of(each) != by for each in edits) else self.last_seen
+        reworded = self.edited.keys() & {"text", "correct"} - self.words.kept
+        others = {self.edited[field][1] for field in reworded} - self.mine
+        return "" if any(names.agent_of(each) != names.agent_of(self.by) for each in others) else self.last_seen
 
     def count(self, name: str) -> int:
         """Return the value of a counter: the sum of all totals and parts."""
@@ -274,41 +283,30 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
     for writer, column in columns.items():
         if column.parts:
             columns[writer] = _without_undone(column)
-    counted = Line(line.id, columns)
-    wording_writers = counted.wording_writers()
-    fields, edited, has_future_edit = _folded_fields(counted, wording_writers, policy.cut)
+    first_seen = [(at, writer) for writer, column in columns.items() if (at := column.first_seen())]
+    at, by = min(first_seen, default=(clock.ZERO, ""))
+    fields, edited, words = _folded_fields(Line(line.id, columns), columns.get(by, Column()), policy.cut)
     adds = {writer: column.add for writer, column in columns.items() if column.add}
     removals = [column.rem for column in columns.values() if column.rem]
     live = orset.live(adds, orset.join(*removals)) if removals else adds
-    first_seen = [(at, writer) for writer, column in columns.items() if (at := column.first_seen())]
-    at, by = min(first_seen, default=(clock.ZERO, ""))
     loggers = [names.agent_of(writer) for writer, column in columns.items() if _has_logged(column)]
     return Pattern(
         id=line.id,
         fields=fields,
         edited=edited,
-        wording_writers=wording_writers if by and "text" in columns[by].first else {},
+        words=words,
         adds=adds,
         live=live,
         totals=_totals(columns),
         parts=_join_parts([column.parts for column in columns.values() if column.parts]),
-        cut=policy.cut,
         at=at,
         by=by,
         loggers=frozenset(loggers) - {names.IMPORT},
         by_hand=_by_hand(columns),
+        cut=policy.cut,
         mine=policy.mine.intersection(columns),
         is_published=fields.get("state") == "published" and edited.get("state", ("", ""))[1] in policy.mine,
         retired_by=_remover(columns, adds) if adds and not live else "",
-        kept=frozenset(
-            field
-            for field in edited
-            if _is_put_back(columns.get(by, Column()), field, fields[field], is_worded=field in wording_writers)
-        ),
-        redacted=frozenset(
-            field for field, (_, writer) in edited.items() if _has_redacted(columns[writer], field, fields.get(field))
-        ),
-        has_future_edit=has_future_edit,
     )
 
 
@@ -356,12 +354,14 @@ def is_blocked(writer: str, blocked: Container[str]) -> bool:
     return writer in blocked or names.agent_of(writer) in blocked
 
 
-def _folded_fields(
-    line: Line, wording_writers: Mapping[str, str], cut: str
-) -> tuple[dict[str, Any], dict[str, tuple[str, str]], bool]:
-    """Return the fields, (stamp, writer) of those that were edited, and whether an edit waits for the clock."""
+def _folded_fields(line: Line, author: Column, cut: str) -> tuple[dict[str, Any], dict[str, tuple[str, str]], _Words]:
+    """Return the fields, (stamp, writer) of those that were edited, and the origin of their words.
+
+    ``author``: the column of the writer that saw the lesson first.
+    """
     replaced = line.marks("over")
-    values: dict[str, Any] = {field: line.w[writer].first[field] for field, writer in wording_writers.items()}
+    writers = line.wording_writers()
+    values: dict[str, Any] = {field: line.w[writer].first[field] for field, writer in writers.items()}
     registers: dict[str, lww.Register] = {}
     has_future_edit = False
     for writer, column in line.w.items():
@@ -378,7 +378,11 @@ def _folded_fields(
                 values[field] = value
     values.pop(AT, None)
     edited = {field: (register.stamp, register.replica) for field, register in registers.items() if field != AT}
-    return dict(sorted(values.items())), edited, has_future_edit
+    kept = [field for field in edited if _is_put_back(author, field, values[field], is_worded=field in writers)]
+    redacted = [field for field, (_, by) in edited.items() if _has_redacted(line.w[by], field, values[field])]
+    shown_writers = writers if "text" in author.first else {}
+    words = _Words(shown_writers, frozenset(kept), frozenset(redacted), has_future_edit)
+    return dict(sorted(values.items())), edited, words
 
 
 def is_undone_before_sent(news: Line, base: Line | None) -> bool:
@@ -480,36 +484,35 @@ def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
     members = sorted(patterns, key=lambda pattern: (pattern.id != first.id, pattern.id))
     fields, edited = _merged_fields(members)
     at, by = min(((member.at, member.by) for member in members if member.at != clock.ZERO), default=(clock.ZERO, ""))
-    adds = orset.join(*(member.adds for member in members))
     live = orset.join(*(member.live for member in members))
-    return Pattern(
-        id=first.id,
+    return msgspec.structs.replace(
+        first,
         fields=fields,
         edited=edited,
-        wording_writers={
-            field: writer for member in reversed(members) for field, writer in member.wording_writers.items()
-        },
-        adds=adds,
+        words=_merged_words(first, members, edited),
+        adds=orset.join(*(member.adds for member in members)),
         live=live,
         totals=_sum(member.totals for member in members),
         parts=_join_parts(member.parts for member in members),
-        cut=first.cut,
         at=at,
         by=by,
         loggers=frozenset().union(*(member.loggers for member in members)),
         by_hand=_join_parts(member.by_hand for member in members),
         mine=frozenset().union(*(member.mine for member in members)),
-        is_published=first.is_published,
         retired_by="" if live else next((member.retired_by for member in members if member.retired_by), ""),
-        kept=_standing(edited, ((each, each.kept) for each in members))
-        | {field for field in first.edited if any(_has_wording(member, field, first) for member in members[1:])},
-        redacted=_standing(edited, ((each, each.redacted) for each in members)),
     )
 
 
-def _standing(edited: Mapping[str, tuple[str, str]], fields: Iterable[tuple[Pattern, Iterable[str]]]) -> frozenset[str]:
-    """Return the fields, of those given with each record, whose edit in that record is the one in ``edited``."""
-    return frozenset(field for each, some in fields for field in some if edited.get(field) == each.edited[field])
+def _merged_words(first: Pattern, members: Sequence[Pattern], edited: Mapping[str, tuple[str, str]]) -> _Words:
+    """Return the origin of a merged lesson's words: what a record says of an edit holds if that edit is shown."""
+    writers, redacted = dict[str, str](), set[str]()
+    kept = {field for field in first.edited if any(_has_wording(member, field, first) for member in members[1:])}
+    for member in reversed(members):
+        writers |= member.words.writers
+        shown = {field for field in member.edited if edited.get(field) == member.edited[field]}
+        kept |= member.words.kept & shown
+        redacted |= member.words.redacted & shown
+    return _Words(writers, frozenset(kept), frozenset(redacted))
 
 
 def _has_wording(record: Pattern, field: str, other: Pattern) -> bool:

@@ -89,10 +89,10 @@ class Renderer:
         edits: dict[str, list[str]] = {}
         for field, label, *_ in (each for each in FIELDS if "credited" in each.uses):
             writer = pattern.edited.get(field, ("", ""))[1]
-            how = "redacted" if field in pattern.redacted else "edited"
+            how = "redacted" if field in pattern.words.redacted else "edited"
             if not writer:
-                how, writer = "said", pattern.wording_writers.get(field, "")
-            if writer and names.agent_of(writer) != by and field not in pattern.kept:
+                how, writer = "said", pattern.words.writers.get(field, "")
+            if writer and names.agent_of(writer) != by and field not in pattern.words.kept:
                 edits.setdefault(f"{how} by {self.author(writer)}", []).append(label)
         return "; ".join(f"{' and '.join(labels)}: {edit}" for edit, labels in edits.items())
 

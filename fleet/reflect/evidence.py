@@ -119,7 +119,7 @@ class Evidence:
         """
         mine = {writer for writer in pattern.mine if names.agent_of(writer) == self._agent}
         editor = _editor(pattern, "text")
-        if pattern_id(pattern.text) != pattern.id and (editor not in mine or "text" in pattern.redacted):
+        if pattern_id(pattern.text) != pattern.id and (editor not in mine or "text" in pattern.words.redacted):
             return f"its words were changed{f' by {names.agent_of(editor)}' if editor else ''} after they were logged"
         mergers = {_editor(record, "merged_into") for record in records if record.merged_into}
         shown = next((record for record in records if record.id == pattern.id), pattern)

@@ -474,31 +474,21 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
     def _taken(self, tree: GitTree, commit: str, writer: str) -> Taken:
         taken = Taken()
         with self._changing() as opened:
-            connection, rows, sources = opened.connection, opened, self.sources()
+            connection, sources = opened.connection, self.sources()
             if self._is_stale(connection, sources):
                 self._join_all(connection, sources)
-                rows = self._rows(connection)
             generation = int(get_meta(connection, "generation"))
-            oids_before = dict(connection.execute("SELECT path, oid FROM tree"))
-            if commit != get_meta(connection, "head"):
-                taken.lost = self._join_tree(rows, tree, commit)
-            self._ask_about(rows)
-            if get_meta(connection, "head") == commit:
-                tree.move(commit)
+            rows = self._rows(connection)  # those that were opened do not know what was just joined
+            before = dict(connection.execute("SELECT path, oid FROM tree"))
+            taken.lost = self._move(rows, tree, commit)
             oids = _oids(tree, self._head())
             plans = self._plans(rows, oids, {each.path: each.look for each in sources})
-            taken.put_back = [
-                plan.path for plan in plans if plan.gains and oids_before.get(plan.path) == oids.get(plan.path, "")
-            ]
-            has_shrunk = bool(get_meta(connection, "shrunk"))
+            taken.put_back = [each.path for each in plans if each.gains and before.get(each.path) == each.oid]
+            lacks_lines = bool(get_meta(connection, "shrunk"))
             taken.refused.update(connection.execute(_REFUSED))
-            self._write(rows, plans)
-            if plans:  # they are read like any others, and their bad lines noted
-                self._join_files(rows, self.sources())
+            self._follow(rows, plans)
             taken.refused.update(connection.execute(_REFUSED))
-            oids_by_path = [("" if plan.kept else plan.oid, plan.path) for plan in plans]
-            connection.executemany("UPDATE file SET oid = ? WHERE path = ?", oids_by_path)
-            if has_shrunk and writer:
+            if lacks_lines and writer:
                 self._spill(rows, self.shards(writer))
             if writer:  # else the next writer puts it back
                 set_meta(connection, "shrunk", "")
@@ -506,6 +496,22 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             taken.changed_ids.update(Contents(connection).names(generation))
         self._notify()
         return taken
+
+    def _move(self, rows: Rows, tree: GitTree, commit: str) -> list[Entry]:
+        """Join a tree, store what a person is asked about, and move the ref; return the entries that the tree lacks."""
+        lost = self._join_tree(rows, tree, commit) if commit != get_meta(rows.connection, "head") else []
+        self._ask_about(rows)
+        if get_meta(rows.connection, "head") == commit:
+            tree.move(commit)
+        return lost
+
+    def _follow(self, rows: Rows, plans: Sequence[_Plan]) -> None:
+        """Write the files that differ from the tree, and read them like any others: their bad lines are noted."""
+        self._write(rows, plans)
+        if plans:
+            self._join_files(rows, self.sources())
+        oids_by_path = [("" if plan.kept else plan.oid, plan.path) for plan in plans]
+        rows.connection.executemany("UPDATE file SET oid = ? WHERE path = ?", oids_by_path)
 
     def _plans(self, rows: Rows, oids: dict[str, str], fingerprints: dict[str, str]) -> list[_Plan]:
         """Return a plan for each path, of the tree or of a file here, where the file differs from the tree's."""

@@ -334,7 +334,7 @@ class Rows:
             *(folded.merged_into, int(folded.is_listed), int(folded.is_published), int(folded.state == "retired")),
             *(_triggered(folded, text), folded.witnesses(), folded.weight("sessions"), folded.weight("seen")),
             *(folded.recency, newest, ripens, int(bool(purged or record.marks("purge"))), int(_is_used(folded))),
-            *(int(folded.has_future_edit), self._generation),
+            *(int(folded.words.has_future_edit), self._generation),
         )
         return _Row(None if row is None else row.number, values, self._words(text, "\n".join(folded.details())))
 

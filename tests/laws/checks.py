@@ -903,7 +903,7 @@ def a_delta_says_something_of_its_writer_alone(t: Any, line: Line, me: str) -> N
     stamp = after(line)
     deltas = [
         t.confirm(line, me, stamp, fields={"text": "new"}),
-        t.part(line, line.id, HASHES[0], {"text": "new"}, me, stamp, seen=1),
+        t.part(line, HASHES[0], {"text": "new"}, me, stamp, seen=1),
         t.retire(line, me),
         t.restore(line, me, stamp),
         t.set_field(line, "text", "new", me, stamp, FOREVER),
@@ -947,8 +947,8 @@ def a_log_says_what_nobody_has_said(t: Any, line: Line, me: str, field: str, val
 
 def a_part_counts_once_whoever_tells_it(t: Any, line: Line, me: str, other: str) -> None:
     part, stamp = "cccccccc00000000", after(line)
-    mine = t.part(line, line.id, part, {}, me, stamp, seen=3, sessions=1)
-    theirs = t.part(line, line.id, part, {}, other, stamp, seen=3, sessions=1)
+    mine = t.part(line, part, {}, me, stamp, seen=3, sessions=1)
+    theirs = t.part(line, part, {}, other, stamp, seen=3, sessions=1)
     told = codec.join(codec.join(line, mine), codec.join(theirs, mine))
     for name, step in (("seen", 3), ("sessions", 1)):
         assert fold(told).count(name) == fold(line).count(name) + step
@@ -964,11 +964,11 @@ def an_undo_takes_one_back_until_it_is_stated_again(t: Any, line: Line, me: str)
 
 
 def who_imports_is_no_witness(t: Any, line: Line, me: str) -> None:
-    imported = t.part(Line(line.id), line.id, HASHES[0], {"text": "x"}, me, after(line), seen=1, author="dora")
+    imported = t.part(Line(line.id), HASHES[0], {"text": "x"}, me, after(line), seen=1, author="dora")
     assert fold(imported).is_present
     assert fold(imported).witnesses() == 0
     assert fold(imported).agents() == ["dora"]
-    by_hand = t.part(Line(line.id), line.id, HASHES[1], {}, me, after(line), seen=1)
+    by_hand = t.part(Line(line.id), HASHES[1], {}, me, after(line), seen=1)
     assert fold(codec.join(imported, by_hand)).witnesses() == 1
     assert fold(codec.join(imported, by_hand)).agents() == sorted(["dora", names.agent_of(me)])
 

@@ -884,14 +884,12 @@ def _set_over_for_good(line: Line, field: str, value: Any, me: str, stamp: str, 
     return Line(line.id, {me: msgspec.structs.replace(delta.w[me], over=over)})
 
 
-def _part_as_total(line: Line | None, each: str, part: str, fields: Any, me: str, stamp: str, **more: Any) -> Line:
-    return edits.confirm(
-        line or Line(each), me, stamp, seen=more["seen"], sessions=more.get("sessions", 0), fields=fields
-    )
+def _part_as_total(line: Line, part: str, fields: Any, me: str, stamp: str, **more: Any) -> Line:
+    return edits.confirm(line, me, stamp, seen=more["seen"], sessions=more.get("sessions", 0), fields=fields)
 
 
-def _part_by_nobody(line: Line | None, each: str, part: str, fields: Any, me: str, stamp: str, **more: Any) -> Line:
-    return edits.part(line, each, part, fields, me, stamp, **{**more, "author": None})
+def _part_by_nobody(line: Line, part: str, fields: Any, me: str, stamp: str, **more: Any) -> Line:
+    return edits.part(line, part, fields, me, stamp, **{**more, "author": None})
 
 
 def _purge_by_the_clock(line: Line, redacted: Any, me: str, stamp: str, carried: Any = ()) -> Line:

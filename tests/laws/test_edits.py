@@ -118,5 +118,5 @@ def test_edits_of_a_field_and_feedback_are_what_they_say():
 
 
 def test_an_import_that_leaves_presence_alone_keeps_its_date():
-    told = edits.part(None, IDS[0], checks.HASHES[0], {"text": "x"}, ANNA, "", seen=1, at=STAMPS[0], author="")
+    told = edits.part(Line(IDS[0]), checks.HASHES[0], {"text": "x"}, ANNA, "", seen=1, at=STAMPS[0], author="")
     assert (fold(told).at, fold(told).is_present, fold(told).agents()) == (STAMPS[0], False, ["import"])

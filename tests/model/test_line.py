@@ -114,9 +114,9 @@ def test_who_was_purged_words_it_again_as_an_edit_where_nobody_else_has():
 
 
 def test_entries_written_by_hand_are_their_agents_and_imports_nobodys():
-    by_hand = edits.part(None, IDS[0], HASHES[0], {"text": "x"}, ANNA, STAMPS[0], seen=1)
-    imported = edits.part(by_hand, IDS[0], HASHES[1], {"text": "x"}, ANNA, STAMPS[1], seen=5, author="dora")
-    copied = edits.part(None, IDS[0], HASHES[0], {"text": "x"}, "anna.0000000f", STAMPS[2], seen=1)
+    by_hand = edits.part(Line(IDS[0]), HASHES[0], {"text": "x"}, ANNA, STAMPS[0], seen=1)
+    imported = edits.part(by_hand, HASHES[1], {"text": "x"}, ANNA, STAMPS[1], seen=5, author="dora")
+    copied = edits.part(Line(IDS[0]), HASHES[0], {"text": "x"}, "anna.0000000f", STAMPS[2], seen=1)
     here = Policy(mine=frozenset({ANNA, BERT, "anna.0000000f"}))
     pattern = fold(codec.join(codec.join(by_hand, imported), copied), here)
     assert (pattern.count("seen"), pattern.seen_by("anna"), pattern.witnesses()) == (6, 1, 1)

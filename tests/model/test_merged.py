@@ -109,8 +109,7 @@ def test_a_part_that_two_records_know_counts_once():
     """The session of a hand-written entry is a part of every lesson that it taught."""
     parts = [
         edits.part(
-            None,
-            each,
+            Line(each),
             f"aaaaaaaa0000000{n}",
             {"text": "x"},
             VELMA,

@@ -208,8 +208,8 @@ def a_hand_written_entry_is_the_writers_own(patch: pytest.MonkeyPatch) -> None:
     """Each copy of a log counts the entries written into it by hand, since the writer is part of their key."""
     part = edits.part
 
-    def by_writer(line: Any, id_: str, hash_: str, fields: Any, me: str, *rest: Any, **more: Any) -> Line:
-        return part(line, id_, me.rpartition(".")[2] + hash_[8:], fields, me, *rest, **more)
+    def by_writer(line: Any, hash_: str, fields: Any, me: str, *rest: Any, **more: Any) -> Line:
+        return part(line, me.rpartition(".")[2] + hash_[8:], fields, me, *rest, **more)
 
     patch.setattr(edits, "part", by_writer)
 
