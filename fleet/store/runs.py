@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from difflib import SequenceMatcher, unified_diff
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -397,17 +398,17 @@ class Runs:
     def _inverse_fields(self, run: Run) -> list[Field]:
         """Return the fields as the undo of a run sets them: to no words of an earlier run that was undone since."""
         runs = self.listed()
-        place = [each.id for each in runs].index(run.id)
-        since, undone = {each.id for each in runs[:place]}, self.undone(runs)
-        earlier = [each for other in runs[place:] if undone.get(other.id) in since for each in other.fields]
-        fields = []
+        undone, place = self.undone(runs), next(at for at, each in enumerate(runs) if each.id == run.id)
+        since, inverse = {each.id for each in runs[:place]}, list[Field]()
+        taken_back = defaultdict[tuple[str, str], list[Field]](list)  # the newest first
+        for each in chain.from_iterable(other.fields for other in runs[place:] if undone.get(other.id) in since):
+            taken_back[each.id, each.name].append(each)
         for field in reversed(run.fields):
             before = field.before
-            for each in earlier:
-                if each.name in _WORDED and (each.id, each.name, each.after) == (field.id, field.name, before):
-                    before = each.before
-            fields.append(Field(field.id, field.name, field.after, before))
-        return fields
+            for each in taken_back[field.id, field.name] if field.name in _WORDED else ():
+                before = each.before if each.after == before else before
+            inverse.append(Field(field.id, field.name, field.after, before))
+        return inverse
 
     def _lost_by_skipped(self, run: Run) -> set[bytes]:
         """Return the lines that a run was to move out of pages it skipped, and that a later run took out of them.
