@@ -1,6 +1,7 @@
 """What a fetch brings, as files: how a test asks a remote what changed."""
 
 import re
+from abc import ABC, abstractmethod
 from contextlib import suppress
 
 from fleet.share.git import GitRemote
@@ -13,14 +14,14 @@ class Whole(Files):
     """Files that are the whole tree, since the mark was empty or is not known: what is not in it is gone."""
 
 
-class Pulling:
+class Pulling(ABC):
     """A transport of which a test reads what came with a fetch: a base beside its class, which has its ``Bare``."""
 
     _copy: Bare
 
+    @abstractmethod
     def fetch(self, since: Mark) -> Mark:
         """Fetch, as the class beside this one does."""
-        raise NotImplementedError
 
     def pull(self, since: Mark) -> tuple[Files, Mark]:
         """Fetch; return what changed since a mark, b"" for what is gone, and the mark of the state it leads to."""
