@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("FLEET_HOSTS_CACHE", ROOT / ".cache" / "hosts"))
-VERSION = os.environ.get("FLEET_CLAUDE_VERSION", "2.1.329")
+VERSION = os.environ.get("FLEET_CLAUDE_VERSION", "2.1.332")
 PACKAGE = "@anthropic-ai/claude-code"
 LESSON = "Use pnpm, not npm, to install packages in this repository"
 CORRECTION = "No, that's wrong. You should use pnpm here, not npm."

@@ -13,7 +13,7 @@ import pytest
 
 from tests.hosts.test_real_client import CACHE, Desk
 
-PACKAGES = {"codex": ("@openai/codex", "0.169.0"), "gemini": ("@google/gemini-cli", "0.61.0")}
+PACKAGES = {"codex": ("@openai/codex", "0.171.0"), "gemini": ("@google/gemini-cli", "0.61.0")}
 LESSON = "Zebras are striped in this project"
 CODEX = """
 model = "fake"
