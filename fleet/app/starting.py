@@ -60,6 +60,8 @@ _MOMENTS_MAX = 20
 _GIT_S = 0.5
 _BRANCH_S = 0.1
 _HEAD_BYTES_MAX = 1_000
+_REFTABLES = "ref: refs/heads/.invalid"
+"""What the file HEAD says where git keeps all refs in tables instead (``git help gitrepository-layout``)."""
 _PEOPLE_CHARS = 600
 _CHECK_MS = 7 * 86_400_000
 """Time after its date for which a check is shown."""
@@ -327,7 +329,10 @@ class _Lessons:
         """Return the lessons about the name of the checked-out branch, which is searched for like a prompt."""
         root = self._workspace.root
         head = homes.read(os.fspath(root / ".git/HEAD"), _HEAD_BYTES_MAX).decode("utf-8", "replace")
-        found = [hit.id for hit in relevant(root, self._agent, head.removeprefix("ref: refs/heads/"), _BRANCH_S)]
+        if head.startswith(_REFTABLES):
+            head = git.output(root, "symbolic-ref", "HEAD", wait_s=_GIT_S)
+        branch = head.removeprefix("ref: ").removeprefix("refs/heads/")
+        found = [hit.id for hit in relevant(root, self._agent, branch, _BRANCH_S)]
         lessons = {id_: each for store in self.stores for id_, each in store.lessons_of(found).items()}
         return [lessons[each] for each in found if each in lessons]
 

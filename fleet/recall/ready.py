@@ -27,7 +27,7 @@ _TABLE_BYTES_MAX = 1024 * 1024
 _SEEN_BYTES_MAX = 64 * 1024
 _GENERATION_CHARS_MAX = 18
 _HEX = frozenset("0123456789abcdef")
-_FILES = ("fleet.toml", ".git/HEAD", "clan-learnings/members.toml")
+_FILES = ("fleet.toml", ".git/HEAD", ".git/reftable/tables.list", "clan-learnings/members.toml")
 _OWN_FILES = ("memory.md", "corrections.md", "JOURNAL.md", "notes.jsonl", "inbox.jsonl", "user-model.md")
 
 GUARDS_FILE = ".fleet/ready/guards.json"

@@ -466,3 +466,19 @@ def test_a_lesson_that_the_name_of_the_branch_is_about_is_among_the_relevant_one
     for other in ("ref: refs/heads/main\n", "0f3a9c0d1e2b3a4c5d6e7f8091a2b3c4d5e6f708\n", ""):
         head.write_text(other)
         assert "CSV exporter" not in SessionStart(workspace, "velma").text(), other
+
+
+def test_the_name_of_the_branch_is_known_where_git_keeps_refs_in_tables(workspace):
+    made = subprocess.run(
+        ["git", "init", "-q", "--ref-format=reftable", str(workspace.root)], capture_output=True, check=False
+    )
+    if made.returncode:
+        pytest.skip("git here keeps no refs in tables")
+    others = [f"Never rely on the {word} of a build" for word in ("order", "clock", "locale", "umask", "shell", "home")]
+    for pattern in ("Write the header row of the CSV exporter only once", *others):
+        Corrections(workspace, "velma").log(Correction("w", "r", pattern), session="s")
+    SessionStart(workspace, "velma").text("s")  # no longer new
+    for branch, is_about in (("main", False), ("feature/csv-exporter", True), ("main", False)):
+        git = ("git", "-C", str(workspace.root), "symbolic-ref", "HEAD", f"refs/heads/{branch}")
+        subprocess.run(git, check=True)
+        assert ("CSV exporter" in SessionStart(workspace, "velma").text()) == is_about, branch
