@@ -436,6 +436,7 @@ def test_to_find_the_few_edits_from_the_future_or_published_lessons_costs_no_mor
         steps: list[int] = []
         here.workspace.db.refresh()
         here.workspace.db.database.open().set_progress_handler(lambda steps=steps: steps.append(1), 1)
+        here.workspace.db.refresh()
         with here.workspace.db.without_refresh():
             assert here.workspace.db.future_ids() == [ahead.id]
             assert [each.id for each in here.workspace.patterns.best("published", 5)] == [ahead.id]
