@@ -77,7 +77,7 @@ class Outgoing(msgspec.Struct):
         writers = {*chain.from_iterable(part.by_writer() for part in parts), *(finding.by for finding in findings)}
         agents = listed(sorted({names.agent_of(name) for name in writers if names.is_replica(name)})) or "fleet"
         # A lesson that was retired before it was ever sent was not learned.
-        lessons = [part for part in parts if not _is_retired(part)]
+        lessons = [p for p in parts if fold(p).is_present or not any(p.has_removed(w, None) for w in p.by_writer())]
         learned = [next((fields["text"] for fields in part.wordings() if "text" in fields), "") for part in lessons]
         shown = [finding for finding in findings if not finding.retracts]
         phrases = [f"learned: {text}" for text in learned if text]
@@ -269,11 +269,6 @@ class Outbox:
             return True
         self._workspace.db.note(f"not due: {kind.name}", mark)  # so that the same files are not read again
         return False
-
-
-def _is_retired(part: Line) -> bool:
-    """Return whether a part of a record adds a lesson and retires it again."""
-    return not fold(part).is_present and any(part.has_removed(writer, None) for writer in part.by_writer())
 
 
 def _by_shard(entry: Entry, mine: Sequence[str]) -> list[tuple[str, Entry]]:

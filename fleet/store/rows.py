@@ -131,12 +131,8 @@ class Rows:
         self._generation = int(get_meta(connection, "generation")) + 1
         self._known = set(self._writers)
         self._own_files = {PATTERNS.edition, *map(PATTERNS.shard, policy.mine)}
-        self.is_watched = is_watched and not self._is_new()  # a new database cannot tell news from old
-
-    def _is_new(self) -> bool:
-        """Return whether the database has no rows yet."""
-        query = "SELECT NOT EXISTS (SELECT 1 FROM pattern UNION ALL SELECT 1 FROM discovery)"
-        return bool(self.connection.execute(query).fetchone()[0])
+        known = connection.execute("SELECT 1 FROM pattern UNION ALL SELECT 1 FROM discovery LIMIT 1").fetchone()
+        self.is_watched = is_watched and known is not None  # a new database cannot tell news from old
 
     # --- joining -----------------------------------------------------------------------------------------------------
 
