@@ -388,16 +388,11 @@ def is_undone_before_sent(news: Line, base: Line | None) -> bool:
         return False
     if not any(f"seen{UNDONE}" in column.parts for column in columns) or any(column.purge for column in columns):
         return False
-    if base is not None and any(_is_about_others(column, news.w) for column in columns):
-        return False
+    rated = any(column.set or column.over or not _FEEDBACK.isdisjoint(column.n) for column in columns)
+    if base is not None and (rated or any(column.rem.keys() - news.w.keys() for column in columns)):
+        return False  # it edits, rates or removes what others stated
     lesson, was_seen = fold(news), any("seen" in column.n or "seen" in column.parts for column in columns)
     return was_seen and bool(lesson.adds) and not lesson.live and not lesson.count("seen")
-
-
-def _is_about_others(column: Column, own: Container[str]) -> bool:
-    """Return whether a column edits, removes or rates what other writers stated."""
-    is_rated = not _FEEDBACK.isdisjoint(column.n)
-    return bool(column.set or column.over) or is_rated or any(writer not in own for writer in column.rem)
 
 
 def _without_undone(column: Column) -> Column:

@@ -7,7 +7,7 @@ sync uses too, holds back every line that is private or contains a secret or an 
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import chain
@@ -111,7 +111,8 @@ class Outbox:
             self._drop_covered(out.files, always=drop_alone)
         for path, lines in out.lines.items():
             data = self._content(path, out.files)
-            out.files[path] = data + (b"\n" if data and not data.endswith(b"\n") else b"") + _joined(lines)
+            gap = b"\n" if data and not data.endswith(b"\n") else b""
+            out.files[path] = data + gap + b"".join(raw + b"\n" for raw in lines)
         if out.files:
             out.files |= self._format_files()
         return out
@@ -284,10 +285,6 @@ def _by_shard(entry: Entry, mine: Sequence[str]) -> list[tuple[str, Entry]]:
     return [(kind.shard(writer if writer in mine else mine[0]), part) for writer, part in parts.items()]
 
 
-def _joined(lines: Iterable[bytes]) -> bytes:
-    return b"".join(raw + b"\n" for raw in lines)
-
-
 def _entries_under(ids: set[str], kind: Kind, edition: bytes) -> dict[str, Entry]:
     """Return the entries of an edition with some ids, joined, by name."""
     wanted_ids = {each.encode() for each in ids}
@@ -305,7 +302,7 @@ def _without_covered(kind: Kind, data: bytes, path: str, edition: Mapping[str, E
     entries = LineReader().entries(kind, [data], path)
     covered = {raw for raw, entry in entries if missing_of(edition.get(name_of(entry)), entry) is None}
     kept = [raw for raw in data.split(b"\n") if raw.strip() and raw.removesuffix(b"\r") not in covered]
-    return _joined(kept) if covered else data
+    return b"".join(raw + b"\n" for raw in kept) if covered else data
 
 
 def _id_in(raw: bytes) -> bytes:

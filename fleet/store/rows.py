@@ -325,11 +325,13 @@ class Rows:
         for hash_ in purged:
             self.connection.execute("INSERT OR IGNORE INTO purged VALUES (?)", (hash_,))
             self.connection.execute("DELETE FROM carried WHERE hash = ?", (hash_,))
+        # It has a state, or was ever shown, met again or found to hurt.
+        is_used = bool(folded.state) or not (_USES.isdisjoint(folded.totals) and _USES.isdisjoint(folded.parts))
         values = (
             *(record.id, data, checksum(data), text, "" if alike in (record.id, _NO_WORDS) else alike),
             *(folded.merged_into, int(folded.is_listed), int(folded.is_published), int(folded.state == "retired")),
             *(_triggered(folded, text), folded.witnesses(), folded.weight("sessions"), folded.weight("seen")),
-            *(folded.recency, newest, ripens, int(bool(purged or record.marks("purge"))), int(_is_used(folded))),
+            *(folded.recency, newest, ripens, int(bool(purged or record.marks("purge"))), int(is_used)),
             *(int(folded.words.has_future_edit), self._generation),
         )
         return _Row(None if row is None else row.number, values, self._words(text, "\n".join(folded.details())))
@@ -661,11 +663,6 @@ def _triggered(folded: pattern.Pattern, text: str) -> int:
     given = folded.trigger
     named = mentions.trigger(given, text, folded.correct, folded.value("wrong"))
     return (2 if given else 1) + 2 * folded.is_own if named else 0
-
-
-def _is_used(folded: pattern.Pattern) -> bool:
-    """Return whether a lesson has a state, or was ever shown, met again or found to hurt."""
-    return bool(folded.state) or not (_USES.isdisjoint(folded.totals) and _USES.isdisjoint(folded.parts))
 
 
 def naming(name: str, key: str = "") -> bytes:

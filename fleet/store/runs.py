@@ -267,18 +267,14 @@ class Runs:
             self._files.remove(path)
 
     def _record(self, run: Run) -> str:
-        for name in self._recorded()[:-COMMANDS_KEPT_MAX]:
-            self._files.remove(self._folder / name)
+        with suppress(OSError):  # there is no folder yet
+            files = os.listdir(self._folder)  # noqa: PTH208 - on every command
+            names = (name for name in files if name.endswith(_DONE) and name.split("-")[0] in COMMANDS)
+            for name in sorted(names, key=lambda name: name.split("-")[-2])[:-COMMANDS_KEPT_MAX]:
+                self._files.remove(self._folder / name)
         self._files.replace(self._path(run.id), msgspec.json.encode(run), is_durable=False)
         self._workspace.runs.append(run.id)
         return run.id
-
-    def _recorded(self) -> list[str]:
-        """Return the file names of the runs that commands left, by day, the oldest first."""
-        names: list[str] = []
-        with suppress(OSError):  # there is none yet
-            names = [name for name in os.listdir(self._folder) if name.endswith(_DONE)]  # noqa: PTH208 - on every command
-        return sorted((name for name in names if name.split("-")[0] in COMMANDS), key=lambda name: name.split("-")[-2])
 
     def note_unrecorded(self, command: str, at: str, agent: str = "") -> None:
         """Note a command that left no run, so that ``fleet undo`` does not undo the command before it instead.
@@ -488,18 +484,15 @@ class Runs:
 
     def _check(self, run: Run) -> None:
         """Raise ``UsageError`` for a run that would write outside the workspace, or has an invalid id."""
-        for edit in run.edits:
-            self._check_path(edit.path)
+        for path in (edit.path for edit in run.edits):
+            parts = PurePosixPath(path).parts
+            is_gits = any(each.casefold().rstrip(". ") == ".git" for each in parts)  # as a disk that ignores case does
+            if not parts or path.startswith("/") or ".." in parts or is_gits or "\0" in path:
+                raise UsageError(f"{path[:120]!r} is no file of this workspace; nothing was changed")
+            if self._files.is_linked(self._workspace.root / path):
+                raise UsageError(f"{path[:120]!r} is, or lies behind, a symbolic link; nothing was changed through it")
         if not re.fullmatch(_ID, run.id):
             raise UsageError(f"{run.id[:80]!r} cannot be the name of a run; nothing was changed")
-
-    def _check_path(self, path: str) -> None:
-        parts = PurePosixPath(path).parts
-        is_gits = any(part.casefold().rstrip(". ") == ".git" for part in parts)  # as a disk that ignores case takes it
-        if not parts or path.startswith("/") or ".." in parts or is_gits or "\0" in path:
-            raise UsageError(f"{path[:120]!r} is no file of this workspace; nothing was changed")
-        if self._files.is_linked(self._workspace.root / path):
-            raise UsageError(f"{path[:120]!r} is, or lies behind, a symbolic link; nothing was changed through it")
 
 
 def _loss(edit: Edit) -> int:

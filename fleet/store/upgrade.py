@@ -64,12 +64,12 @@ def upgrade(workspace: Workspace) -> list[str] | None:
 
     Returns a sentence for each step; None if there is nothing to do.
     """
-    if not _is_unfinished(workspace):
+    clan, count = _converted_clan(workspace)
+    if not count and _number(workspace.files.read(workspace.clan / FORMAT)) >= FORMAT_NUMBER:
         return None
     done: list[str] = []
     # The fetched tree has the old lines, which would come back to the files here: it is unset until the next fetch.
     workspace.tree.move("")
-    clan, count = _converted_clan(workspace)
     records = line.joined(entry for data in clan.values() for entry in lesson_lines([data])) if count else {}
     private = {id_: record for id_, record in records.items() if pattern.fold(record).scope == "private"}
     if count or any((workspace.local / name).exists() for name in VERSION_1_FILES):
@@ -89,12 +89,6 @@ def upgrade(workspace: Workspace) -> list[str] | None:
     _convert_local(workspace)
     done.append("kept in .fleet/local.db: consent and pause")
     return done
-
-
-def _is_unfinished(workspace: Workspace) -> bool:
-    """Return whether an upgrade has anything to do, even if only one line of fleet 0.1 has arrived since the last."""
-    is_old = _number(workspace.files.read(workspace.clan / FORMAT)) < FORMAT_NUMBER
-    return is_old or _converted_clan(workspace)[1] > 0
 
 
 def finish(workspace: Workspace, done: list[str]) -> None:

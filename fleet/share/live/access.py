@@ -97,9 +97,7 @@ class Access:
         """Return the key by which a server tells this folder's replicas from others with the same names."""
         if not self._state.get(_KEY):
             row = (_KEY, self._workspace.world.entropy(16).hex())
-            with (
-                self._state.transaction() as connection
-            ):  # if several sidecars start at once, the first one's key stays
+            with self._state.transaction() as connection:  # of sidecars that start together, the first one's key stays
                 connection.execute("INSERT OR IGNORE INTO value VALUES (?, ?)", row)
         return self._state.get(_KEY)
 
