@@ -97,8 +97,7 @@ class Workspace:
         self._policy = Policy()
         self.tree = self.world.tree(self.local / "git")
         self.tree.is_current = self._is_tree_current
-        sources = partial(ingest.clan_sources, self.clan, lambda: [each.name for each in self.replicas().replicas])
-        self.db = self._ingest(f"state-{SCHEMA_NUMBER}.db", sources, self.tree)
+        self.db = self._ingest(f"state-{SCHEMA_NUMBER}.db", self._sources, self.tree)
         self.clock = Clock(self.files, self.local / "clock", self.world.wall_ms, self.db.newest)
         self.patterns = Patterns(self.db)
         self.discoveries = Discoveries(self.db)
@@ -123,6 +122,9 @@ class Workspace:
             changed=self._note_generation if tree is not None else bool,
             withhold=self._withhold if tree is not None else None,
         )
+
+    def _sources(self) -> list[Source]:
+        return ingest.clan_sources(self.clan, lambda: [found.name for found in self.replicas().replicas])
 
     @cached_property
     def trust(self) -> "Trust":
