@@ -279,6 +279,7 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         problems: a sentence for each setting that could not be used, and has its default.
         is_read: False if the whole file, or what names the clan in it, could not be used: then nothing is shared.
+        given: full names of the settings in the file.
     """
 
     share: _Share = msgspec.field(default_factory=_Share)
@@ -297,11 +298,11 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     reflect: Reflect = msgspec.field(default_factory=Reflect)
     problems: list[str] = []
     is_read: bool = True
+    given: list[str] = []
 
 
-_SECTIONS: dict[str, Any] = {
-    field.name: field.type for field in msgspec.structs.fields(Config) if field.name not in ("problems", "is_read")
-}
+_SECTIONS: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Config)[:-3]}
+"""Type of each section; the last three fields of a configuration are none."""
 _NAMED: dict[str, tuple[str, str]] = {
     f"{section}.{key}": (section, key) for section, kind in _SECTIONS.items() for key in kind.__struct_fields__
 }
@@ -326,7 +327,7 @@ def load(path: Path) -> Config:
         return _defaults(f"{path} is no plain file; every setting has its default until it is one")
     text = ""
     try:
-        text = _text(path)
+        text = path.read_bytes().decode().removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
         tables = tomllib.loads(text)
     except FileNotFoundError:
         is_lost = path.with_name(".fleet").joinpath("replica.toml").exists()
@@ -343,6 +344,7 @@ def load(path: Path) -> Config:
             config.is_read = config.is_read and name != "share"
         elif table:  # `fleet init` writes all sections, and most stay empty
             setattr(config, name, _section(path, name, table, config))
+            config.given += [f"{name}.{key}" for key in table]
     return config
 
 
@@ -350,10 +352,6 @@ def _defaults(*problems: str) -> Config:
     """Return the defaults for an unusable file, except that the homes stay where they are, and nothing is stopped."""
     attempts = Attempts(off=bool(problems))
     return Config(files=_Files(home=""), attempts=attempts, problems=list(problems), is_read=not problems)
-
-
-def _text(path: Path) -> str:
-    return path.read_bytes().decode().removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _section(path: Path, name: str, table: dict[str, Any], config: Config) -> Any:
@@ -419,15 +417,8 @@ def settings(path: Path) -> list[_Setting]:
     """Return every setting, in the order of the file that ``fleet init`` writes."""
     config = load(path)
     config.files = _Files(home=config.files.home or homes.Homes(path.parent).current())  # they stay where they are
-    try:
-        tables = tomllib.loads(_text(path))
-    except (ValueError, OSError, RecursionError):
-        tables = {}
-    tables = {name: table for name, table in tables.items() if isinstance(table, dict)}
-    return [
-        _Setting(name, getattr(getattr(config, section), key), key in tables.get(section, ()))
-        for name, (section, key) in _NAMED.items()
-    ]
+    values = ((name, getattr(getattr(config, section), key)) for name, (section, key) in _NAMED.items())
+    return [_Setting(name, value, name in config.given) for name, value in values]
 
 
 def find(name: str) -> list[str]:
