@@ -624,13 +624,12 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         if self.lacks_lines():  # else parts that only rows have would stay there, and be sent
             self.put_back(self.shards(writer))
         with self._changing() as rows:
-            if not rows.is_in_outbox(id_):
-                return
             base, is_changed = rows.base(id_), False
-            for source in self.sources():
-                if source.kind is PATTERNS and id_.encode() in (data := self.files.read(source.file)):
-                    kept = _parted(data, id_, base, writer, parts)
-                    is_changed = is_changed or kept != data
+            for source in (each for each in self.sources() if each.kind is PATTERNS):
+                data = self.files.read(source.file)
+                kept = _parted(data, id_, base, writer, parts) if id_.encode() in data else data
+                if kept != data:
+                    is_changed = True
                     self._put(source.file, iter([kept]))
                     rows.connection.execute("DELETE FROM file WHERE path = ?", (source.path,))
             if is_changed:

@@ -354,10 +354,6 @@ class Rows:
         connection.executemany("DELETE FROM outbox WHERE id = ?", [(each,) for each in batch.covered])
         connection.executemany("INSERT OR REPLACE INTO outbox VALUES (?, ?)", batch.new_bases.items())
 
-    def is_in_outbox(self, id_: str) -> bool:
-        """Return whether the tree does not have all of a record."""
-        return self.connection.execute("SELECT 1 FROM outbox WHERE id = ?", (id_,)).fetchone() is not None
-
     def base(self, id_: str) -> Line | None:
         """Return the tree's part of a record; None for none."""
         return self._batch([id_]).base(id_)
