@@ -625,13 +625,13 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             self.put_back(self.shards(writer))
         with self._changing() as rows:
             base, is_changed = rows.base(id_), False
-            for source in (each for each in self.sources() if each.kind is PATTERNS):
-                data = self.files.read(source.file)
-                kept = _parted(data, id_, base, writer, parts) if id_.encode() in data else data
-                if kept != data:
-                    is_changed = True
-                    self._put(source.file, iter([kept]))
-                    rows.connection.execute("DELETE FROM file WHERE path = ?", (source.path,))
+            for source in self.sources():
+                if source.kind is PATTERNS and id_.encode() in (data := self.files.read(source.file)):
+                    kept = _parted(data, id_, base, writer, parts)
+                    if kept != data:
+                        is_changed = True
+                        self._put(source.file, iter([kept]))
+                    rows.connection.execute("DELETE FROM file WHERE path = ?", (source.path,))  # it is read again
             if is_changed:
                 rows.set_back(id_)
             rows.end()
