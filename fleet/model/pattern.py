@@ -368,10 +368,11 @@ def _folded_fields(line: Line, author: Column, cut: str) -> tuple[dict[str, Any]
                 values[field] = value
     values.pop(AT, None)
     edited = {field: (register.stamp, register.replica) for field, register in registers.items() if field != AT}
-    unworded = {field: None if field in writers else "" for field in edited}  # to empty what nobody worded is no edit
-    kept = [f for f in edited if f not in author.set and values[f] == author.first.get(f, unworded[f])]
+    # An edit without new words puts the author's wording back, or empties a field that nobody worded.
+    wordings = {field: "" for field in edited if field not in writers} | author.first
+    kept = [field for field in edited if field not in author.set and values[field] == wordings.get(field)]
     purged = {by: set(chain.from_iterable(line.w[by].purge.values())) for _, by in edited.values()}
-    redacted = [f for f, (_, by) in edited.items() if f in purged[by] and _REDACTION in str(values[f])]
+    redacted = [field for field, (_, by) in edited.items() if field in purged[by] and _REDACTION in str(values[field])]
     shown_writers = writers if "text" in author.first else {}
     words = _Words(shown_writers, frozenset(kept), frozenset(redacted), has_future_edit)
     return dict(sorted(values.items())), edited, words
