@@ -390,7 +390,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             parts, purged = rows.arrivals.held(lessons, counted, self.policy().cut), rows.arrivals.purged(lessons)
             set_meta(rows.connection, "edited", json.dumps(counted))
             if parts or purged or rows.arrivals.brought:
-                rows.follow(self.withhold(parts, rows.arrivals.brought, purged))
+                rows.refold(self.withhold(parts, rows.arrivals.brought, purged))
         rows.is_watched, rows.arrivals = False, None
 
     def _join_files(self, rows: Rows, sources: Sequence[Source]) -> None:

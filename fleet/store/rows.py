@@ -371,8 +371,9 @@ class Rows:
         batch.covered.append(id_)
         self._write(batch)
 
-    def refold(self) -> None:
-        """Fold those records again whose fold changes with the policy, or has changed with the time."""
+    def refold(self, policy: Policy | None = None) -> None:
+        """Fold those records again whose fold changes with the policy, a new one if given, or has with the time."""
+        self._policy = policy or self._policy
         ids = dict.fromkeys(_due(self.connection, self._policy.cut))
         if self._policy.mark != get_meta(self.connection, "policy"):
             versions_before = json.loads(get_meta(self.connection, "policy_told") or "{}")
@@ -391,11 +392,6 @@ class Rows:
             batch = self._batch(ids_to_fold[start : start + _BATCH_ROWS])
             batch.new_rows.extend(self._row(row.line(), row.data, row) for row in batch.rows.values())
             self._write(batch)
-
-    def follow(self, policy: Policy) -> None:
-        """Continue under another policy."""
-        self._policy = policy
-        self.refold()
 
     def _refold_discoveries(self, where: str, value: object) -> None:
         """Update whether the discoveries that match a condition are shown."""
