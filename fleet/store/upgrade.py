@@ -97,17 +97,13 @@ def finish(workspace: Workspace, done: list[str]) -> None:
     removed += [path.name for path in sorted(workspace.local.glob("state.*db*")) if _remove(path)]
     if removed:
         done.append(f"removed from .fleet, since it is made anew or was converted: {', '.join(removed)}")
-    _release(workspace)
-    workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
-
-
-def _release(workspace: Workspace) -> None:
-    """Remove lines of fleet 0.1 from the quarantine: a hook may have read them before they were converted."""
-    path = workspace.local / "quarantine" / "refused.jsonl"
-    rows = workspace.files.read(path).splitlines(keepends=True)
+    # A hook may have put lines of fleet 0.1 into quarantine before they were converted.
+    refused = workspace.local / "quarantine" / "refused.jsonl"
+    rows = workspace.files.read(refused).splitlines(keepends=True)
     rest = [row for row in rows if b"written by fleet 0.1" not in row]  # the reason
     if len(rest) < len(rows):
-        workspace.files.replace(path, b"".join(rest))
+        workspace.files.replace(refused, b"".join(rest))
+    workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
 
 
 def _converted_clan(workspace: Workspace) -> tuple[dict[str, bytes], int]:
