@@ -272,9 +272,11 @@ def _reason(info: tarfile.TarInfo, seen: Iterable[str]) -> str:
 
 def _take(packed: gzip.GzipFile, size: int, kept: int) -> bytes:
     """Read a member with its padding; return its first ``kept`` bytes."""
-    end = packed.tell() + size
     data = packed.read(min(size, kept))
-    if packed.seek(end) < end:
+    rest = size - len(data)
+    while rest and (block := packed.read(min(rest, limits.BLOCK_BYTES))):
+        rest -= len(block)
+    if rest:
         raise EOFError("it ends within a file")
     packed.read(-size % _BLOCK)
     return data
