@@ -347,6 +347,8 @@ class Local:
 
     def agreed(self, kind: str) -> list[str]:
         """Return the values of a kind that somebody on this machine agreed to, newest first."""
+        if not self.exists:  # deleted while it was open: nobody agrees any more
+            return []
         rows, here = self.rows("SELECT value FROM consent WHERE kind = ? ORDER BY at DESC, value", kind), self.here("")
         return [value.removeprefix(here) for (value,) in rows if value.startswith(here)]
 
