@@ -310,16 +310,6 @@ def fold(line: Line, policy: Policy = NO_POLICY) -> Pattern:
     )
 
 
-def _is_put_back(author: Column, field: str, value: object, *, is_worded: bool) -> bool:
-    """Return whether an edit only restores the author's unedited wording, or empties a field that nobody worded."""
-    return field not in author.set and value == author.first.get(field, None if is_worded else "")
-
-
-def _has_redacted(column: Column, field: str, value: object) -> bool:
-    """Return whether a column's value of a field is a redaction, left by a purge of the same writer."""
-    return any(field in marks for marks in column.purge.values()) and _REDACTION in str(value)
-
-
 def _counted_columns(line: Line, policy: Policy) -> dict[str, Column]:
     """Return the columns that count under a policy, sorted by writer."""
     columns = dict(sorted(line.w.items()))
@@ -378,8 +368,11 @@ def _folded_fields(line: Line, author: Column, cut: str) -> tuple[dict[str, Any]
                 values[field] = value
     values.pop(AT, None)
     edited = {field: (register.stamp, register.replica) for field, register in registers.items() if field != AT}
-    kept = [field for field in edited if _is_put_back(author, field, values[field], is_worded=field in writers)]
-    redacted = [field for field, (_, by) in edited.items() if _has_redacted(line.w[by], field, values[field])]
+    # An edit without new words puts the author's wording back, or empties a field that nobody worded.
+    wordings = {field: "" for field in edited if field not in writers} | author.first
+    kept = [field for field in edited if field not in author.set and values[field] == wordings.get(field)]
+    purged = {by: set(chain.from_iterable(line.w[by].purge.values())) for _, by in edited.values()}
+    redacted = [field for field, (_, by) in edited.items() if field in purged[by] and _REDACTION in str(values[field])]
     shown_writers = writers if "text" in author.first else {}
     words = _Words(shown_writers, frozenset(kept), frozenset(redacted), has_future_edit)
     return dict(sorted(values.items())), edited, words
@@ -396,16 +389,11 @@ def is_undone_before_sent(news: Line, base: Line | None) -> bool:
         return False
     if not any(f"seen{UNDONE}" in column.parts for column in columns) or any(column.purge for column in columns):
         return False
-    if base is not None and any(_is_about_others(column, news.w) for column in columns):
-        return False
+    rated = any(column.set or column.over or not _FEEDBACK.isdisjoint(column.n) for column in columns)
+    if base is not None and (rated or any(column.rem.keys() - news.w.keys() for column in columns)):
+        return False  # it edits, rates or removes what others stated
     lesson, was_seen = fold(news), any("seen" in column.n or "seen" in column.parts for column in columns)
     return was_seen and bool(lesson.adds) and not lesson.live and not lesson.count("seen")
-
-
-def _is_about_others(column: Column, own: Container[str]) -> bool:
-    """Return whether a column edits, removes or rates what other writers stated."""
-    is_rated = not _FEEDBACK.isdisjoint(column.n)
-    return bool(column.set or column.over) or is_rated or any(writer not in own for writer in column.rem)
 
 
 def _without_undone(column: Column) -> Column:
@@ -506,18 +494,16 @@ def merged(patterns: Sequence[Pattern], speaker: Pattern | None = None) -> Patte
 def _merged_words(first: Pattern, members: Sequence[Pattern], edited: Mapping[str, tuple[str, str]]) -> _Words:
     """Return the origin of a merged lesson's words: what a record says of an edit holds if that edit is shown."""
     writers, redacted = dict[str, str](), set[str]()
-    kept = {field for field in first.edited if any(_has_wording(member, field, first) for member in members[1:])}
+    kept = set[str]()
+    for member in members[1:]:
+        worded = first.edited.keys() & member.fields.keys() - member.edited.keys()
+        kept |= {field for field in worded if member.fields[field] == first.fields[field]}
     for member in reversed(members):
         writers |= member.words.writers
         shown = {field for field in member.edited if edited.get(field) == member.edited[field]}
         kept |= member.words.kept & shown
         redacted |= member.words.redacted & shown
     return _Words(writers, frozenset(kept), frozenset(redacted))
-
-
-def _has_wording(record: Pattern, field: str, other: Pattern) -> bool:
-    """Return whether a record's first wording of a field is another record's value."""
-    return field in record.fields and field not in record.edited and record.fields[field] == other.fields[field]
 
 
 def _merged_fields(members: Sequence[Pattern]) -> tuple[dict[str, Any], dict[str, tuple[str, str]]]:

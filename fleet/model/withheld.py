@@ -96,17 +96,6 @@ def _column(id_: str, writer: str, text: str) -> Column:
     return line.w.get(writer, NOTHING) if isinstance(line, Line) and line.id == id_ else NOTHING
 
 
-def _only_edits(before: Column, after: Column) -> Withheld:
-    """Return a withheld part that has only the removes, edits and wordings of a change: the rest of it counts."""
-    counting = replace(after, first=before.first, over=before.over, rem=before.rem, set=before.set)
-    return Withheld(counting, after)
-
-
-def _is_nothing(part: Withheld) -> bool:
-    """Return whether it makes no difference to withhold the part."""
-    return part.before == part.after or part.removed_from(part.after) == part.after
-
-
 def _totals(column: Mapping[str, int], before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
     """Return totals minus the withheld step; what the writer counts later starts from the larger total."""
     totals = {}
@@ -209,7 +198,8 @@ class Arrivals:
                 counted[group] = since, ids
             else:
                 parts += [self._held(BULK, group, id_, writer, change) for (id_, writer), change in changes.items()]
-        return [part for part in parts if not _is_nothing(part.part)]
+        differing = (each for each in parts if each.part.before != each.part.after)
+        return [each for each in differing if each.part.removed_from(each.part.after) != each.part.after]
 
     def purged(self, lessons: int) -> dict[str, int]:
         """Return the groups that purged words of many lessons at once, with their number; of ours also for one."""
@@ -218,8 +208,9 @@ class Arrivals:
 
     def _held(self, kind: str, group: str, id_: str, writer: str, change: Withheld) -> Held:
         before = self._counting(id_, writer, change.before)
-        part = Withheld(before, change.after) if kind == OWN else _only_edits(before, change.after)
-        return Held(kind, group, writer, id_, part)
+        if kind == BULK:  # what is no remove, edit or wording counts
+            before = replace(change.after, first=before.first, over=before.over, rem=before.rem, set=before.set)
+        return Held(kind, group, writer, id_, Withheld(before, change.after))
 
 
 def _is_bulk(number: int, lessons: int) -> bool:

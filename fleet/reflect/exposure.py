@@ -64,7 +64,7 @@ class Exposures:
         ``promoted``: returns the time of a pattern's promotion, milliseconds since 1970, or None.
         """
         query = "SELECT pattern, first_ms, last_ms, number, said FROM exposure WHERE agent = ?"
-        rows = [row for agent in agents for row in _rows(self._state, query, agent)]
+        rows = [row for agent in agents for row in self._rows(query, agent)]
         promoted_at = {pattern: promoted(pattern) for pattern in {row[0] for row in rows}}
         exposures: dict[str, Exposure] = {}
         for pattern, first, last, number, is_counted in rows:
@@ -82,11 +82,11 @@ class Exposures:
             " AND session IN (SELECT value FROM json_each(?2)) AND session != ''"
         )
         named = json.dumps([each[:_SESSION_CHARS_MAX] for each in but])
-        return {row[0] for row in _rows(self._state, query, agent, named)}
+        return {row[0] for row in self._rows(query, agent, named)}
 
     def last_ms(self) -> int:
         """Return the time of the last showing here, milliseconds since 1970; 0 for none."""
-        rows = _rows(self._state, "SELECT max(last_ms) FROM exposure WHERE agent NOT LIKE ?", f"%{_SEARCHES}")
+        rows = self._rows("SELECT max(last_ms) FROM exposure WHERE agent NOT LIKE ?", f"%{_SEARCHES}")
         return int(rows[0][0] or 0) if rows else 0
 
     def note_found(self, agent: str, ids: Iterable[str], now_ms: int) -> None:
@@ -96,12 +96,17 @@ class Exposures:
     def accesses(self, agent: str) -> dict[str, tuple[int, int]]:
         """Return the number of accesses of each lesson by this agent here, and the last one (ms since 1970)."""
         query = "SELECT pattern, sum(number), max(last_ms) FROM exposure WHERE agent IN (?, ?) GROUP BY pattern"
-        return {row[0]: (row[1], row[2]) for row in _rows(self._state, query, agent, f"{agent}{_SEARCHES}")}
+        return {row[0]: (row[1], row[2]) for row in self._rows(query, agent, f"{agent}{_SEARCHES}")}
+
+    def _rows(self, query: str, *values: object) -> list[Any]:
+        with suppress(FleetError):  # nobody waits for an exposure
+            return self._state.rows(query, *values)
+        return []
 
     def is_due(self, agent: str, now_ms: int) -> bool:
         """Return cheaply whether there is anything to roll up."""
         query = "SELECT 1 FROM exposure WHERE agent = ? AND said = 0 AND first_ms < ? LIMIT 1"
-        return bool(_rows(self._state, query, agent, _today(now_ms)))
+        return bool(self._rows(query, agent, _today(now_ms)))
 
     def roll_up(self, writer: "Writer") -> int:
         """Count the showings of past days in the replica's column; return the number of lessons written.
@@ -190,16 +195,6 @@ def _compact(
         connection.execute(f"DELETE {old}", (agent, old_ms, pattern))
         put = "INSERT INTO exposure VALUES (?, ?, '', ?, ?, ?, ?, ?, 1)"
         connection.executemany(put, [(agent, pattern, *each) for each in joined])
-
-
-def _rows(state: "Local", query: str, *values: object) -> list[tuple[Any, ...]]:
-    """Return the rows of a query; none without a readable table."""
-    if not state.exists:
-        return []
-    try:
-        return state.connection().execute(query, values).fetchall()
-    except (sqlite3.Error, FleetError):
-        return []
 
 
 def _today(now_ms: int) -> int:

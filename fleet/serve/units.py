@@ -20,6 +20,7 @@ MARK = "made by `fleet "
 """Beginning of the mark by which a file is known as ours."""
 _DATA = Path(__file__).with_name("data")
 _SYSTEMCTL = ["systemctl", "--user"]
+_XML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _MARK_IN_PATH = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 HOLDER_WAIT_S = 0.3
@@ -141,21 +142,9 @@ def _check_words(root: Path, command: Sequence[str]) -> None:
 
 
 def _plist(name: str, root: Path, command: Sequence[str], path: str) -> bytes:
-    import plistlib  # with a parser of XML: a sidecar needs none
-
-    plist = plistlib.dumps(
-        {
-            "Label": name,
-            "ProgramArguments": list(command),
-            "WorkingDirectory": str(root),
-            "EnvironmentVariables": {"PATH": path},
-            "RunAtLoad": True,
-            "KeepAlive": {"SuccessfulExit": False},
-            "ThrottleInterval": 5,
-            "ProcessType": "Background",
-        }
-    )
-    return plist.replace(b"\n", f"\n<!-- {MARK}sidecar install` -->\n".encode(), 1)
+    words = "\n".join(f"\t\t<string>{each.translate(_XML)}</string>" for each in command)
+    values = {"name": name, "root": str(root).translate(_XML), "path": path.translate(_XML), "words": words}
+    return _DATA.joinpath("sidecar.plist").read_text("utf-8").format(**values).encode()
 
 
 def _quoted(word: str) -> str:

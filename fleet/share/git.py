@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -18,6 +19,7 @@ from fleet.share.remote import Files, Mark, Moved, RemoteRefused, RemoteUnavaila
 from fleet.store import git, tree
 from fleet.store.git import SCHEMES, SEEN, Author, Bare, Entry, GitDamaged, GitFailed
 from fleet.store.process import Done
+from fleet.text import tables
 from fleet.text.screening import counted, for_terminal, listed
 
 _NAME = "fleet-clan"  # the remote, on git's command line only; no configuration file mentions it
@@ -29,28 +31,13 @@ _FETCH = (
 
 _SAFE = "nothing is lost: what is not sent yet goes out with the next `fleet sync`"
 _MARK = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-# Patterns for git's error messages, by their meaning; compiled when they are used.
-_RACE = (
-    r"cannot lock ref|failed to update ref|incorrect old value|reference already exists|failed to lock"
-    r"|non-fast-forward|fetch first|stale info"
-)
-# A retry would not help: the server's disk, or a branch `fleet/x` where `fleet` should be.
-_NO_RACE = r"No space left|Permission denied|Read-only file system|Disk quota|exists; cannot create"
-_REFUSAL = (
-    r"(?i)remote error: |denied to |returned error: 403|not allowed|read[- ]only|write access"
-    # git-receive-pack dies of such a hook instead of answering; a newer one names hook and phase.
-    r"|fatal: (?:in '[a-z]+' phase, )?(?:ref updates? aborted by|update aborted by the reference-transaction) hook"
-)
-_HUNG_UP = r"(?m)^.*(?:the remote end hung up|unexpected disconnect).*$\n?"
-# The remote's objects have another hash algorithm than ours. An empty remote does not report that.
-_OTHER_HASH = r"mismatched algorithms|does not support this repository's hash algorithm"
-# Objects that git rejects as malformed, such as a tree with `..`, `.git` or unsorted entries.
-_MALFORMED = r"fsck error|error: object [0-9a-f]{40,64}: |badTree|too-short tree|malformed"
-_OBJECT = r"error: object ([0-9a-f]{40,64}): "
 _UNCHECKED = ("transfer.fsckObjects=false", "fetch.fsckObjects=false")
-_OFFLINE = r"(?i)resolve host|connection (?:refused|reset)|failed to connect|timed out|unreachable|no route|no answer"
-_REDIRECTED = r"returned error: 30[12378]\b"
-_SERVER_FAULT = r"unpacker error|No space left|Disk quota|Read-only file system|Input/output error"
+
+
+@cache
+def _answer(meaning: str) -> re.Pattern[str]:
+    """Return the expression of what git prints, by its meaning."""
+    return re.compile("|".join(tables(f"{Path(__file__).parent}/data/git.toml")[meaning]))
 
 
 class GitRemote:
@@ -179,9 +166,9 @@ class GitRemote:
             return self._fetch_head()
         why = self._copy.reason(done)
         # A malformed tree must not stop a clan: nothing is checked out, and only plain files at its own paths are read.
-        if re.search(_MALFORMED, done.err) and self._run_remote(*_FETCH, is_checked=False).code == 0:
+        if _answer("malformed").search(done.err) and self._run_remote(*_FETCH, is_checked=False).code == 0:
             self._copy.ignore({self._copy.ref(SEEN): "git refuses it"})  # our copy is not damaged
-            self._malformed = found[1] if (found := re.search(_OBJECT, done.err)) else ""
+            self._malformed = found[1] if (found := _answer("object").search(done.err)) else ""
             return self._copy.ref(SEEN)
         if self._copy.is_damaged(done):
             raise GitDamaged(why)
@@ -214,7 +201,7 @@ class GitRemote:
         ours = self._copy.object_format()
         match = re.search(r"client (sha1|sha256); server (sha1|sha256)", done.err)
         theirs = match[2] if match else {"sha1": "sha256", "sha256": "sha1"}[ours]
-        if not re.search(_OTHER_HASH, done.err) or theirs == ours or self._has_turned:
+        if not _answer("other_hash").search(done.err) or theirs == ours or self._has_turned:
             return False
         self._has_turned = True
         self._copy.rebuild(theirs)
@@ -240,14 +227,14 @@ class GitRemote:
             return Moved(shown)
         if verdict.startswith("[remote rejected]"):
             why = f"{shown}: {self._copy.reason(done)}"
-            if re.search(_RACE, verdict) and not re.search(_NO_RACE, done.err):
+            if _answer("race").search(verdict) and not _answer("no_race").search(done.err):
                 return Moved(why)
             raise self._refused(why)
         if not verdict and self._takes_other_hash(done):
             return Moved("its objects are named by the other hash; the local copy is so from now on")
-        if not verdict and re.search(_REFUSAL, done.err):
+        if not verdict and _answer("refusal").search(done.err):
             # The server refuses by hanging up.
-            raise self._refused(self._copy.reason(done._replace(err=re.sub(_HUNG_UP, "", done.err))))
+            raise self._refused(self._copy.reason(done._replace(err=_answer("hung_up").sub("", done.err))))
         raise self._unavailable(self._copy.reason(done))
 
     # --- errors -----------------------------------------------------------------------------------------------------
@@ -283,16 +270,16 @@ class GitRemote:
         return self._copy.run_remote([*named, *(() if is_checked else _UNCHECKED)], *arguments)
 
     def _unavailable(self, reason: str, advice: str = "") -> RemoteUnavailable:
-        if re.search(_REDIRECTED, reason):
+        if _answer("redirected").search(reason):
             advice = "The server names another address: `fleet init --remote URL` agrees to one"
         is_whole = self.name == self._url  # the command would not work with the login left out
         ask = f"`git ls-remote {self.name}` shows whether git reaches it" if is_whole else "`fleet sync` tries it again"
         why = RemoteUnavailable(f"{self.name}: {reason}; {_SAFE}. {advice or ask}")
-        why.is_offline = re.search(_OFFLINE, reason) is not None
+        why.is_offline = _answer("offline").search(reason) is not None
         return why
 
     def _refused(self, reason: str) -> RemoteRefused:
-        is_fault = re.search(_SERVER_FAULT, reason) is not None
+        is_fault = _answer("server_fault").search(reason) is not None
         then = "has put that right" if is_fault else "allows that"
         is_settled = is_fault or bool(self._author and self._author.identity)
         hint = "" if is_settled else ". If it wants a person's name: fleet init --author git"

@@ -7,7 +7,7 @@ sync uses too, holds back every line that is private or contains a secret or an 
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import chain
@@ -77,7 +77,7 @@ class Outgoing(msgspec.Struct):
         writers = {*chain.from_iterable(part.by_writer() for part in parts), *(finding.by for finding in findings)}
         agents = listed(sorted({names.agent_of(name) for name in writers if names.is_replica(name)})) or "fleet"
         # A lesson that was retired before it was ever sent was not learned.
-        lessons = [part for part in parts if not _is_retired(part)]
+        lessons = [p for p in parts if fold(p).is_present or not any(p.has_removed(w, None) for w in p.by_writer())]
         learned = [next((fields["text"] for fields in part.wordings() if "text" in fields), "") for part in lessons]
         shown = [finding for finding in findings if not finding.retracts]
         phrases = [f"learned: {text}" for text in learned if text]
@@ -111,7 +111,8 @@ class Outbox:
             self._drop_covered(out.files, always=drop_alone)
         for path, lines in out.lines.items():
             data = self._content(path, out.files)
-            out.files[path] = data + (b"\n" if data and not data.endswith(b"\n") else b"") + _joined(lines)
+            gap = b"\n" if data and not data.endswith(b"\n") else b""
+            out.files[path] = data + gap + b"".join(raw + b"\n" for raw in lines)
         if out.files:
             out.files |= self._format_files()
         return out
@@ -271,11 +272,6 @@ class Outbox:
         return False
 
 
-def _is_retired(part: Line) -> bool:
-    """Return whether a part of a record adds a lesson and retires it again."""
-    return not fold(part).is_present and any(part.has_removed(writer, None) for writer in part.by_writer())
-
-
 def _by_shard(entry: Entry, mine: Sequence[str]) -> list[tuple[str, Entry]]:
     """Return the parts of an entry, each with the path of its shard.
 
@@ -287,10 +283,6 @@ def _by_shard(entry: Entry, mine: Sequence[str]) -> list[tuple[str, Entry]]:
     else:
         parts[entry.by if isinstance(entry, Discovery) else ""] = entry
     return [(kind.shard(writer if writer in mine else mine[0]), part) for writer, part in parts.items()]
-
-
-def _joined(lines: Iterable[bytes]) -> bytes:
-    return b"".join(raw + b"\n" for raw in lines)
 
 
 def _entries_under(ids: set[str], kind: Kind, edition: bytes) -> dict[str, Entry]:
@@ -310,7 +302,7 @@ def _without_covered(kind: Kind, data: bytes, path: str, edition: Mapping[str, E
     entries = LineReader().entries(kind, [data], path)
     covered = {raw for raw, entry in entries if missing_of(edition.get(name_of(entry)), entry) is None}
     kept = [raw for raw in data.split(b"\n") if raw.strip() and raw.removesuffix(b"\r") not in covered]
-    return _joined(kept) if covered else data
+    return b"".join(raw + b"\n" for raw in kept) if covered else data
 
 
 def _id_in(raw: bytes) -> bytes:

@@ -272,13 +272,11 @@ def _reason(info: tarfile.TarInfo, seen: Iterable[str]) -> str:
 
 def _take(packed: gzip.GzipFile, size: int, kept: int) -> bytes:
     """Read a member with its padding; return its first ``kept`` bytes."""
-    parts: list[bytes] = []
-    rest, room = size, kept
-    while rest:
-        chunk = packed.read(min(rest, limits.BLOCK_BYTES))
-        if not chunk:
-            raise EOFError("it ends within a file")
-        parts.append(chunk[:room])
-        rest, room = rest - len(chunk), max(0, room - len(chunk))
+    data = packed.read(min(size, kept))
+    rest = size - len(data)
+    while rest and (block := packed.read(min(rest, limits.BLOCK_BYTES))):
+        rest -= len(block)
+    if rest:
+        raise EOFError("it ends within a file")
     packed.read(-size % _BLOCK)
-    return b"".join(parts)
+    return data

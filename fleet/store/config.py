@@ -279,6 +279,7 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         problems: a sentence for each setting that could not be used, and has its default.
         is_read: False if the whole file, or what names the clan in it, could not be used: then nothing is shared.
+        given: full names of the settings in the file.
     """
 
     share: _Share = msgspec.field(default_factory=_Share)
@@ -297,12 +298,15 @@ class Config(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     reflect: Reflect = msgspec.field(default_factory=Reflect)
     problems: list[str] = []
     is_read: bool = True
+    given: list[str] = []
 
 
-_SECTIONS: dict[str, Any] = {
-    field.name: field.type for field in msgspec.structs.fields(Config) if field.name not in ("problems", "is_read")
+_SECTIONS: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Config)[:-3]}
+"""Type of each section; the last three fields of a configuration are none."""
+_NAMED: dict[str, tuple[str, str]] = {
+    f"{section}.{key}": (section, key) for section, kind in _SECTIONS.items() for key in kind.__struct_fields__
 }
-
+"""Every setting by its full name, as its section and its key."""
 
 _IF_WRONG: dict[tuple[str, str], Any] = {
     ("promotion", "mode"): "suggest",
@@ -323,7 +327,7 @@ def load(path: Path) -> Config:
         return _defaults(f"{path} is no plain file; every setting has its default until it is one")
     text = ""
     try:
-        text = _text(path)
+        text = path.read_bytes().decode().removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
         tables = tomllib.loads(text)
     except FileNotFoundError:
         is_lost = path.with_name(".fleet").joinpath("replica.toml").exists()
@@ -340,6 +344,7 @@ def load(path: Path) -> Config:
             config.is_read = config.is_read and name != "share"
         elif table:  # `fleet init` writes all sections, and most stay empty
             setattr(config, name, _section(path, name, table, config))
+            config.given += [f"{name}.{key}" for key in table]
     return config
 
 
@@ -347,10 +352,6 @@ def _defaults(*problems: str) -> Config:
     """Return the defaults for an unusable file, except that the homes stay where they are, and nothing is stopped."""
     attempts = Attempts(off=bool(problems))
     return Config(files=_Files(home=""), attempts=attempts, problems=list(problems), is_read=not problems)
-
-
-def _text(path: Path) -> str:
-    return path.read_bytes().decode().removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _section(path: Path, name: str, table: dict[str, Any], config: Config) -> Any:
@@ -416,33 +417,16 @@ def settings(path: Path) -> list[_Setting]:
     """Return every setting, in the order of the file that ``fleet init`` writes."""
     config = load(path)
     config.files = _Files(home=config.files.home or homes.Homes(path.parent).current())  # they stay where they are
-    try:
-        tables = tomllib.loads(_text(path))
-    except (ValueError, OSError, RecursionError):
-        tables = {}
-    tables = {name: table for name, table in tables.items() if isinstance(table, dict)}
-    return [
-        _Setting(f"{section}.{key}", getattr(getattr(config, section), key), key in tables.get(section, ()))
-        for section, key in map(_parts, _names())
-    ]
-
-
-def _names() -> list[str]:
-    return [f"{section}.{key.name}" for section, kind in _SECTIONS.items() for key in msgspec.structs.fields(kind)]
-
-
-def _parts(name: str) -> tuple[str, str]:
-    section, _, key = name.partition(".")
-    return section, key
+    values = ((name, getattr(getattr(config, section), key)) for name, (section, key) in _NAMED.items())
+    return [_Setting(name, value, name in config.given) for name, value in values]
 
 
 def find(name: str) -> list[str]:
     """Return the full names for a setting, a section, or "" for all; raise ``UsageError`` for an unknown name."""
-    settings_ = _names()
-    if matches := [setting for setting in settings_ if name in ("", setting, _parts(setting)[0])]:
+    if matches := [setting for setting, (section, _) in _NAMED.items() if name in ("", setting, section)]:
         return matches
-    by_key = {_parts(setting)[1]: setting for setting in settings_}
-    close = difflib.get_close_matches(name, [*settings_, *by_key], n=3, cutoff=0.6)
+    by_key = {key: setting for setting, (_, key) in _NAMED.items()}
+    close = difflib.get_close_matches(name, [*_NAMED, *by_key], n=3, cutoff=0.6)
     meant = dict.fromkeys(by_key.get(match, match) for match in close)
     hint = f"Did you mean {' or '.join(meant)}?" if meant else "`fleet config` lists the settings."
     raise UsageError(f"{name[:60]!r} is no setting. {hint} Nothing was changed")
@@ -452,7 +436,7 @@ def parsed(name: str, text: str) -> Any:
     """Return a setting's value from what was typed, TOML or a bare word; raise ``UsageError`` for none it can have."""
     if find(name) != [name]:
         raise UsageError(f"{name} is a section: name a setting of it. Nothing was changed")
-    section, key = _parts(name)
+    section, key = _NAMED[name]
     candidates: list[Any] = [text]
     with suppress(ValueError, RecursionError):
         candidates.insert(0, tomllib.loads(f"value = {text}")["value"])
@@ -481,16 +465,18 @@ def with_value(text: str, name: str, value: Any) -> str:
     A setting in a comment, as each default is in a new file, is uncommented. A value that spans several lines is not
     supported: the result then lacks the new value, or is no TOML.
     """
-    section, key = map(re.escape, _parts(name))
+    section, _, key = name.partition(".")
     eol = "\r\n" if "\r\n" in text else "\n"
-    row = f"{_parts(name)[1]} = {as_toml(value)}"
-    head = re.search(rf"^[ \t\ufeff]*\[{section}\][^\r\n]*", text, re.MULTILINE)
+    row = f"{key} = {as_toml(value)}"
+    head = re.search(rf"^[ \t\ufeff]*\[{re.escape(section)}\][^\r\n]*", text, re.MULTILINE)
     if head is None:
-        return f"{text.rstrip()}{2 * eol if text.strip() else ''}[{_parts(name)[0]}]{eol}{row}{eol}"
+        return f"{text.rstrip()}{2 * eol if text.strip() else ''}[{section}]{eol}{row}{eol}"
     rest = re.compile(r"^[ \t]*\[", re.MULTILINE).search(text, head.end())
     end = rest.start() if rest else len(text)
     for mark in ("", "#[# \t]*"):
-        line = re.compile(rf"^[ \t]*{mark}({key}[ \t]*=[^\r\n]*)", re.MULTILINE).search(text, head.end(), end)
+        line = re.compile(rf"^[ \t]*{mark}({re.escape(key)}[ \t]*=[^\r\n]*)", re.MULTILINE).search(
+            text, head.end(), end
+        )
         if line and (not mark or _is_toml(line[1])):
             comment = _comment(line[1])
             return f"{text[: line.start()]}{row}{'  ' + comment if comment else ''}{text[line.end() :]}"

@@ -94,20 +94,9 @@ class Database:
                 f"SQLite {sqlite3.sqlite_version}, which this Python brings, is older than 3.32, so no lesson can be "
                 "looked up; what was logged is kept. Install fleet with a Python that brings a newer one"
             )
-        name = ":memory:" if self.path is None else str(self.path)
-        if self.path is not None:
-            _check_journal(self.path)
-        connection = sqlite3.connect(name, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-        try:
-            if self.path is not None:
-                _use_wal(connection, BUSY_S)
-                connection.execute(f"PRAGMA synchronous = {'NORMAL' if self._durable else 'OFF'}")
-            connection.execute("PRAGMA secure_delete = ON")
+        with _connected(self.path, BUSY_S, "NORMAL" if self._durable else "OFF") as connection:
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'vector'").fetchone():
                 _make_tables(connection)
-        except BaseException:
-            connection.close()
-            raise
         self._inode = inode(self.path) if self.path is not None else 0
         return connection
 
@@ -308,7 +297,7 @@ class Local:
         if self._connection is None:
             if link := _link_on(self.path):
                 raise DiskError(f"{link} is a symbolic link; fleet writes to plain files only, and left it alone")
-            with self.explained():
+            with self._explained():
                 self._connection = _opened(self.path, self._wait_s, durable=self._durable)
         return self._connection
 
@@ -324,7 +313,7 @@ class Local:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Hold a write transaction: the block's writes are committed all or not at all."""
         connection = self.connection()
-        with self.explained():
+        with self._explained():
             connection.execute("BEGIN IMMEDIATE")
             with _all_or_nothing(connection):
                 yield connection
@@ -332,8 +321,7 @@ class Local:
 
     def get(self, key: str) -> str:
         """Return a value, or "" when there is none."""
-        row = self._read("SELECT value FROM value WHERE key = ?", key)
-        return str(row[0]) if row else ""
+        return next((str(value) for (value,) in self.rows("SELECT value FROM value WHERE key = ?", key)), "")
 
     def note_look(self, generation: int, at: str) -> None:
         """Record that a person looked, or joined: what comes later counts as new."""
@@ -355,16 +343,14 @@ class Local:
 
     def agrees(self, kind: str, value: str) -> bool:
         """Return whether somebody on this machine agreed to this value; the kinds are in ``fleet.store.consent``."""
-        return self._read("SELECT 1 FROM consent WHERE kind = ? AND value = ?", kind, self.here(value)) is not None
+        return bool(self.rows("SELECT 1 FROM consent WHERE kind = ? AND value = ?", kind, self.here(value)))
 
     def agreed(self, kind: str) -> list[str]:
         """Return the values of a kind that somebody on this machine agreed to, newest first."""
-        if not self.exists:
+        if not self.exists:  # deleted while it was open: nobody agrees any more
             return []
-        query = "SELECT value FROM consent WHERE kind = ? ORDER BY at DESC, value"
-        with self.explained():
-            rows = self.connection().execute(query, (kind,)).fetchall()
-        return [row[0].removeprefix(here) for row in rows if row[0].startswith(here := self.here(""))]
+        rows, here = self.rows("SELECT value FROM consent WHERE kind = ? ORDER BY at DESC, value", kind), self.here("")
+        return [value.removeprefix(here) for (value,) in rows if value.startswith(here)]
 
     def agree(self, kind: str, value: str, at: clock.Stamp, *, alone: bool = False) -> None:
         """Record a person's consent to a value, with ``alone`` in place of any other of its kind."""
@@ -393,7 +379,7 @@ class Local:
         wanted = list(dict.fromkeys(ids))
         query = "SELECT 1 FROM exposure WHERE agent = ? AND first_ms < ? AND pattern IN ({}) LIMIT 1"
         try:
-            return self._read(query.format(", ".join("?" * len(wanted))), agent, before_ms, *wanted) is not None
+            return bool(self.rows(query.format(", ".join("?" * len(wanted))), agent, before_ms, *wanted))
         except FleetError:
             return False
 
@@ -421,12 +407,12 @@ class Local:
             self._connection.close()
             self._connection = None
 
-    def _read(self, query: str, *values: str | int) -> tuple[Any, ...] | None:
+    def rows(self, query: str, *values: object) -> list[Any]:
+        """Return the rows of a query; none where there is no file. Raises ``FleetError`` where it cannot be read."""
         if self._connection is None and not self.exists:
-            return None
-        with self.explained():
-            row: tuple[Any, ...] | None = self.connection().execute(query, values).fetchone()
-        return row
+            return []
+        with self._explained():
+            return self.connection().execute(query, values).fetchall()
 
     def _write(self, *statements: tuple[str, Sequence[tuple[object, ...]]]) -> None:
         with self.transaction() as connection:
@@ -434,7 +420,7 @@ class Local:
                 connection.executemany(statement, rows)
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
+    def _explained(self) -> Iterator[None]:
         """Turn an error of SQLite's in the block into one that tells a person what to do."""
         try:
             yield
@@ -452,6 +438,23 @@ def _link_on(path: Path) -> Path | None:
     return None
 
 
+@contextmanager
+def _connected(path: Path | None, wait_s: float, synchronous: str) -> Iterator[sqlite3.Connection]:
+    """Open a file, or without a path a database in memory, for more than the block; close it if the block fails."""
+    if path is not None:
+        _check_journal(path)
+    connection = sqlite3.connect(path or ":memory:", timeout=wait_s, isolation_level=None, check_same_thread=False)
+    try:
+        if path is not None:
+            _use_wal(connection, wait_s)
+            connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute("PRAGMA secure_delete = ON")
+        yield connection
+    except BaseException:
+        connection.close()
+        raise
+
+
 def _use_wal(connection: sqlite3.Connection, wait_s: float) -> None:
     """Switch a database to a write-ahead log. SQLite's own timeout does not apply to the lock that this takes."""
     until = time.monotonic() + wait_s
@@ -466,24 +469,16 @@ def _use_wal(connection: sqlite3.Connection, wait_s: float) -> None:
 
 
 def _opened(path: Path, wait_s: float, *, durable: bool) -> sqlite3.Connection:
-    _check_journal(path)
-    connection = sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False)
     try:
-        _use_wal(connection, wait_s)
-        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
-        connection.execute("PRAGMA fullfsync = ON")  # as in ``Files``; only macOS knows it
-        connection.execute("PRAGMA secure_delete = ON")
-        _check_schema(connection)
-        connection.executescript(_LOCAL_SCHEMA)
+        with _connected(path, wait_s, "FULL" if durable else "OFF") as connection:
+            connection.execute("PRAGMA fullfsync = ON")  # as in ``Files``; only macOS knows it
+            _check_schema(connection)
+            connection.executescript(_LOCAL_SCHEMA)
+        return connection
     except sqlite3.OperationalError as why:
-        connection.close()
         if not is_unwritable(why) or not path.is_file() or not path.stat().st_size:
             raise
         return sqlite3.connect(f"file:{quote(bytes(path))}?immutable=1", uri=True, check_same_thread=False)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def _check_schema(connection: sqlite3.Connection) -> None:

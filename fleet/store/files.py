@@ -72,10 +72,8 @@ class Files:
             return BytesIO()
         try:
             return open(path, "rb", opener=_opened)
-        except (FileNotFoundError, NotADirectoryError):
-            return BytesIO()
         except OSError as why:
-            if why.errno == errno.ELOOP:
+            if why.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                 return BytesIO()
             raise _unreadable(path, why) from why
 

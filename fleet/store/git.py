@@ -36,60 +36,19 @@ _REASON_LINE_CHARS_MAX = 300
 # Variables of git that are passed on to it: how to reach and trust the remote. All others (GIT_DIR, GIT_INDEX_FILE,
 # GIT_OBJECT_DIRECTORY, GIT_TRACE ...) belong to the caller of fleet, such as a git whose hook runs it.
 _KEPT = frozenset(
-    {
-        "GIT_CEILING_DIRECTORIES",
-        "GIT_CONFIG_COUNT",
-        "GIT_CONFIG_GLOBAL",
-        "GIT_CONFIG_NOSYSTEM",
-        "GIT_CONFIG_SYSTEM",
-        "GIT_DISCOVERY_ACROSS_FILESYSTEM",
-        "GIT_EXEC_PATH",
-        "GIT_SSH",
-        "GIT_SSH_COMMAND",
-        "GIT_SSH_VARIANT",
-    }
+    str.split(
+        "GIT_CEILING_DIRECTORIES GIT_CONFIG_COUNT GIT_CONFIG_GLOBAL GIT_CONFIG_NOSYSTEM GIT_CONFIG_SYSTEM "
+        "GIT_DISCOVERY_ACROSS_FILESYSTEM GIT_EXEC_PATH GIT_SSH GIT_SSH_COMMAND GIT_SSH_VARIANT"
+    )
 )
 _KEPT_PREFIXES = ("GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_", "GIT_HTTP_", "GIT_PROXY_", "GIT_SSL_")
 
 STREAMED = "core.bigFileThreshold=16m"
 """Setting by which git streams a larger blob instead of holding it in memory."""
 
-# Settings of every command. The command line comes after all configuration files, so none of them can override one.
-_SETTINGS = (
-    "core.hooksPath=/dev/null",
-    "core.attributesFile=/dev/null",
-    "core.fsmonitor=false",
-    # Both are known since git 2.36; an older one ignores them. Measured on a quiet disk: 1 to 2 ms a push. Without
-    # them, a power cut leaves empty objects, and fetching all again costs more than these fsyncs.
-    "core.fsync=all",
-    "core.fsyncMethod=fsync",
-    STREAMED,
-    "pack.windowMemory=64m",
-    # A commit is stored as one pack of two files: four loose objects would cost more fsyncs, and a process to unpack.
-    "fastimport.unpackLimit=0",
-    "transfer.fsckObjects=true",
-    "fetch.fsckObjects=true",
-    "fetch.recurseSubmodules=false",
-    "fetch.showForcedUpdates=true",
-    "fetch.writeCommitGraph=false",
-    "submodule.recurse=false",
-    "push.followTags=false",
-    "push.gpgSign=false",
-    "push.recurseSubmodules=no",
-    "gc.auto=0",
-    "maintenance.auto=false",
-    "protocol.ext.allow=never",
-    "credential.interactive=false",
-    # A person agreed to one address, and a server may redirect to any other.
-    "http.followRedirects=false",
-    # A repository that was unpacked, or that lies inside another, could name programs for these.
-    "log.showSignature=false",
-    "core.checkStat=default",
-    "core.trustCtime=true",
-    "safe.bareRepository=explicit",
-    "init.defaultRefFormat=files",
-)
-GIT: tuple[str, ...] = ("git", *(part for setting in _SETTINGS for part in ("-c", setting)))
+_SETTINGS = Path(__file__).with_name("data").joinpath("git-settings.txt").read_text("utf-8").splitlines()
+"""Settings of every command. The command line comes after all configuration files, so none of them overrides one."""
+GIT = ("git", "-c", STREAMED, *(word for row in _SETTINGS if not row.startswith("#") for word in ("-c", row)))
 """The start of every command line."""
 
 

@@ -390,7 +390,7 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
             parts, purged = rows.arrivals.held(lessons, counted, self.policy().cut), rows.arrivals.purged(lessons)
             set_meta(rows.connection, "edited", json.dumps(counted))
             if parts or purged or rows.arrivals.brought:
-                rows.follow(self.withhold(parts, rows.arrivals.brought, purged))
+                rows.refold(self.withhold(parts, rows.arrivals.brought, purged))
         rows.is_watched, rows.arrivals = False, None
 
     def _join_files(self, rows: Rows, sources: Sequence[Source]) -> None:
@@ -624,15 +624,14 @@ class Ingest(msgspec.Struct, kw_only=True, eq=False):
         if self.lacks_lines():  # else parts that only rows have would stay there, and be sent
             self.put_back(self.shards(writer))
         with self._changing() as rows:
-            if not rows.is_in_outbox(id_):
-                return
             base, is_changed = rows.base(id_), False
             for source in self.sources():
                 if source.kind is PATTERNS and id_.encode() in (data := self.files.read(source.file)):
                     kept = _parted(data, id_, base, writer, parts)
-                    is_changed = is_changed or kept != data
-                    self._put(source.file, iter([kept]))
-                    rows.connection.execute("DELETE FROM file WHERE path = ?", (source.path,))
+                    if kept != data:
+                        is_changed = True
+                        self._put(source.file, iter([kept]))
+                    rows.connection.execute("DELETE FROM file WHERE path = ?", (source.path,))  # it is read again
             if is_changed:
                 rows.set_back(id_)
             rows.end()

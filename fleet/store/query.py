@@ -238,7 +238,8 @@ class Patterns(_Table):
         published = " AND published = 1" if order == "published" else ""  # of a published set, some record is
         rows = self._rows(f"SELECT id FROM pattern WHERE {_IN_SETS}{published}")
         lessons = {each.id: each for each in self.lessons_of([id_ for (id_,) in rows]).values()}
-        return [each for each in lessons.values() if _is_listed(each, order)]
+        fit = (each for each in lessons.values() if order != "published" or each.is_published)
+        return [each for each in fit if each.is_listed and (order == "sight" or each.state != "retired")]
 
     def count(self) -> int:
         """Return how many lessons are listed, merged records as one."""
@@ -422,8 +423,3 @@ def _decoded(connection: Connection, query: str, values: Iterable[object]) -> It
         line = codec.decode(checked(raw, hash_), limits.RECORD_BYTES_MAX)
         if isinstance(line, Line):
             yield line
-
-
-def _is_listed(lesson: Pattern, order: Order) -> bool:
-    is_fit = order != "published" or lesson.is_published
-    return lesson.is_listed and is_fit and (order == "sight" or lesson.state != "retired")

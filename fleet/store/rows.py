@@ -131,12 +131,8 @@ class Rows:
         self._generation = int(get_meta(connection, "generation")) + 1
         self._known = set(self._writers)
         self._own_files = {PATTERNS.edition, *map(PATTERNS.shard, policy.mine)}
-        self.is_watched = is_watched and not self._is_new()  # a new database cannot tell news from old
-
-    def _is_new(self) -> bool:
-        """Return whether the database has no rows yet."""
-        query = "SELECT NOT EXISTS (SELECT 1 FROM pattern UNION ALL SELECT 1 FROM discovery)"
-        return bool(self.connection.execute(query).fetchone()[0])
+        known = connection.execute("SELECT 1 FROM pattern UNION ALL SELECT 1 FROM discovery LIMIT 1").fetchone()
+        self.is_watched = is_watched and known is not None  # a new database cannot tell news from old
 
     # --- joining -----------------------------------------------------------------------------------------------------
 
@@ -329,11 +325,13 @@ class Rows:
         for hash_ in purged:
             self.connection.execute("INSERT OR IGNORE INTO purged VALUES (?)", (hash_,))
             self.connection.execute("DELETE FROM carried WHERE hash = ?", (hash_,))
+        # It has a state, or was ever shown, met again or found to hurt.
+        is_used = bool(folded.state) or not (_USES.isdisjoint(folded.totals) and _USES.isdisjoint(folded.parts))
         values = (
             *(record.id, data, checksum(data), text, "" if alike in (record.id, _NO_WORDS) else alike),
             *(folded.merged_into, int(folded.is_listed), int(folded.is_published), int(folded.state == "retired")),
             *(_triggered(folded, text), folded.witnesses(), folded.weight("sessions"), folded.weight("seen")),
-            *(folded.recency, newest, ripens, int(bool(purged or record.marks("purge"))), int(_is_used(folded))),
+            *(folded.recency, newest, ripens, int(bool(purged or record.marks("purge"))), int(is_used)),
             *(int(folded.words.has_future_edit), self._generation),
         )
         return _Row(None if row is None else row.number, values, self._words(text, "\n".join(folded.details())))
@@ -356,10 +354,6 @@ class Rows:
         connection.executemany("DELETE FROM outbox WHERE id = ?", [(each,) for each in batch.covered])
         connection.executemany("INSERT OR REPLACE INTO outbox VALUES (?, ?)", batch.new_bases.items())
 
-    def is_in_outbox(self, id_: str) -> bool:
-        """Return whether the tree does not have all of a record."""
-        return self.connection.execute("SELECT 1 FROM outbox WHERE id = ?", (id_,)).fetchone() is not None
-
     def base(self, id_: str) -> Line | None:
         """Return the tree's part of a record; None for none."""
         return self._batch([id_]).base(id_)
@@ -377,8 +371,9 @@ class Rows:
         batch.covered.append(id_)
         self._write(batch)
 
-    def refold(self) -> None:
-        """Fold those records again whose fold changes with the policy, or has changed with the time."""
+    def refold(self, policy: Policy | None = None) -> None:
+        """Fold those records again whose fold changes with the policy, a new one if given, or has with the time."""
+        self._policy = policy or self._policy
         ids = dict.fromkeys(_due(self.connection, self._policy.cut))
         if self._policy.mark != get_meta(self.connection, "policy"):
             versions_before = json.loads(get_meta(self.connection, "policy_told") or "{}")
@@ -397,11 +392,6 @@ class Rows:
             batch = self._batch(ids_to_fold[start : start + _BATCH_ROWS])
             batch.new_rows.extend(self._row(row.line(), row.data, row) for row in batch.rows.values())
             self._write(batch)
-
-    def follow(self, policy: Policy) -> None:
-        """Continue under another policy."""
-        self._policy = policy
-        self.refold()
 
     def _refold_discoveries(self, where: str, value: object) -> None:
         """Update whether the discoveries that match a condition are shown."""
@@ -665,11 +655,6 @@ def _triggered(folded: pattern.Pattern, text: str) -> int:
     given = folded.trigger
     named = mentions.trigger(given, text, folded.correct, folded.value("wrong"))
     return (2 if given else 1) + 2 * folded.is_own if named else 0
-
-
-def _is_used(folded: pattern.Pattern) -> bool:
-    """Return whether a lesson has a state, or was ever shown, met again or found to hurt."""
-    return bool(folded.state) or not (_USES.isdisjoint(folded.totals) and _USES.isdisjoint(folded.parts))
 
 
 def naming(name: str, key: str = "") -> bytes:

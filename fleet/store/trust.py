@@ -4,7 +4,6 @@ It affects only folds (``model.pattern.Policy``): joins and pushes do not depend
 """
 
 import json
-import sqlite3
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +13,7 @@ from typing import NamedTuple
 from crdt.clock import Stamp
 from fleet.model import limits
 from fleet.model import line as codec
-from fleet.model.errors import FleetError
+from fleet.model.errors import DiskError, FleetError
 from fleet.model.line import Line
 from fleet.model.pattern import IS_BLOCKED, IS_HELD, Policy, is_blocked
 from fleet.model.withheld import BULK, NEWCOMERS, OWN, Held, Withheld
@@ -173,16 +172,13 @@ class Trust:
     # --- rows -------------------------------------------------------------------------------------------------------
 
     def _rows(self, *kinds: str) -> list[tuple[str, str, str, str, str]]:
-        if not self._state.exists:
-            return []
         query = f"SELECT kind, name, id, value, at FROM trust WHERE kind IN ({', '.join('?' * len(kinds))})"  # noqa: S608
-        with self._state.explained():
-            try:
-                return self._state.connection().execute(f"{query} ORDER BY kind, name, id", kinds).fetchall()
-            except sqlite3.OperationalError as why:
-                if "no such table" not in str(why):
-                    raise  # "no decisions" would let in writers whom a person blocked
-                return []  # read-only, and of an earlier version
+        try:
+            return self._state.rows(f"{query} ORDER BY kind, name, id", *kinds)
+        except DiskError as why:
+            if "no such table" not in str(why):
+                raise  # "no decisions" would let in writers whom a person blocked
+            return []  # read-only, and of an earlier version
 
     def _change(self, gone: Sequence[tuple[str, str, str]], rows: Sequence[tuple[str, ...]]) -> None:
         """Delete rows, by kind, name and id, and insert others: a decision, by which folds change."""

@@ -64,12 +64,12 @@ def upgrade(workspace: Workspace) -> list[str] | None:
 
     Returns a sentence for each step; None if there is nothing to do.
     """
-    if not _is_unfinished(workspace):
+    clan, count = _converted_clan(workspace)
+    if not count and _number(workspace.files.read(workspace.clan / FORMAT)) >= FORMAT_NUMBER:
         return None
     done: list[str] = []
     # The fetched tree has the old lines, which would come back to the files here: it is unset until the next fetch.
     workspace.tree.move("")
-    clan, count = _converted_clan(workspace)
     records = line.joined(entry for data in clan.values() for entry in lesson_lines([data])) if count else {}
     private = {id_: record for id_, record in records.items() if pattern.fold(record).scope == "private"}
     if count or any((workspace.local / name).exists() for name in VERSION_1_FILES):
@@ -91,29 +91,19 @@ def upgrade(workspace: Workspace) -> list[str] | None:
     return done
 
 
-def _is_unfinished(workspace: Workspace) -> bool:
-    """Return whether an upgrade has anything to do, even if only one line of fleet 0.1 has arrived since the last."""
-    is_old = _number(workspace.files.read(workspace.clan / FORMAT)) < FORMAT_NUMBER
-    return is_old or _converted_clan(workspace)[1] > 0
-
-
 def finish(workspace: Workspace, done: list[str]) -> None:
     """Remove the derived files of fleet 0.1 and write the format's number: the last step of an upgrade."""
     removed = [name for name in ("ready", *VERSION_1_FILES) if _remove(workspace.local / name)]
     removed += [path.name for path in sorted(workspace.local.glob("state.*db*")) if _remove(path)]
     if removed:
         done.append(f"removed from .fleet, since it is made anew or was converted: {', '.join(removed)}")
-    _release(workspace)
-    workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
-
-
-def _release(workspace: Workspace) -> None:
-    """Remove lines of fleet 0.1 from the quarantine: a hook may have read them before they were converted."""
-    path = workspace.local / "quarantine" / "refused.jsonl"
-    rows = workspace.files.read(path).splitlines(keepends=True)
+    # A hook may have put lines of fleet 0.1 into quarantine before they were converted.
+    refused = workspace.local / "quarantine" / "refused.jsonl"
+    rows = workspace.files.read(refused).splitlines(keepends=True)
     rest = [row for row in rows if b"written by fleet 0.1" not in row]  # the reason
     if len(rest) < len(rows):
-        workspace.files.replace(path, b"".join(rest))
+        workspace.files.replace(refused, b"".join(rest))
+    workspace.files.replace(workspace.clan / FORMAT, FORMAT_TEXT)
 
 
 def _converted_clan(workspace: Workspace) -> tuple[dict[str, bytes], int]:

@@ -520,19 +520,19 @@ class Workspace:
             self._start_again_after_running_ahead()
             register = self.replicas()
         current = self._current(agent, register)
-        if current is None or self._is_ahead(current.name):
-            if current is not None:
-                self.warn(
-                    f"stamps of the future came back under {current.name}, as after this folder was put back to before "
-                    f"its clock ran ahead: {agent} writes under a new replica id from now on, so that it counts"
-                )
-            elif any(r.agent == agent and not r.is_lease for r in register.replicas):
-                self.warn(
-                    f"this folder is a copy, or came from another machine: {agent} writes under a new replica id "
-                    "from now on; nothing is lost or counted twice"
-                )
-            current = self.mint(agent)
-        return Writer(self, current.name)
+        if current is not None and not self._is_ahead(current.name):
+            return Writer(self, current.name)
+        if current is not None:
+            self.warn(
+                f"stamps of the future came back under {current.name}, as after this folder was put back to before its "
+                f"clock ran ahead: {agent} writes under a new replica id from now on, so that it counts"
+            )
+        elif any(r.agent == agent and not r.is_lease for r in register.replicas):
+            self.warn(
+                f"this folder is a copy, or came from another machine: {agent} writes under a new replica id from now "
+                "on; nothing is lost or counted twice"
+            )
+        return Writer(self, self.mint(agent).name)
 
     def _is_ahead(self, name: str) -> bool:
         """Return whether a replica has a stamp in the future: what it states today would lose against that."""

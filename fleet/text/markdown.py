@@ -107,12 +107,6 @@ def _closed_fences(lines: list[str]) -> dict[int, int]:
     return fences
 
 
-def _open_fences(lines: list[str]) -> set[int]:
-    """Return the indexes of lines that open a code fence without an end."""
-    inside = {index for first, last in _closed_fences(lines).items() for index in range(first, last + 1)}
-    return {index for index, line in enumerate(lines) if index not in inside and _fence_mark(line)}
-
-
 def _fence_mark(line: str) -> re.Match[str] | None:
     if "```" not in line and "~~~" not in line:
         return None
@@ -309,9 +303,8 @@ class Page(NamedTuple):
         for index in range(Page.front_matter(text).count("\n")):
             lines[index] = ""
         lines = ["" if len(line) > chars_max or _is_conflict_marker(line) else line for line in lines]
-        for index in _open_fences(lines):
-            lines[index] = ""
-        return lines
+        fenced = {index for first, last in _closed_fences(lines).items() for index in range(first, last + 1)}
+        return ["" if index not in fenced and _fence_mark(line) else line for index, line in enumerate(lines)]
 
 
 def _key(title: str) -> str:

@@ -17,10 +17,10 @@ _PIECE_CHARS = 16 * 1024
 _UNSPACED_FROM = 0x2E80  # scripts from here on are written without spaces
 _HIDDEN = "·"
 _TAG = r"<((?=[^\W\d_])[\w-]+)(?:\s[^>]{0,1000}+)?>"
-_IMAGE = "[Image #"
+_IMAGE = r"\[Image #[0-9]+\] ?"
 _BLOCKS_MAX = 100
 """Greatest number of ``<name>...</name>`` blocks in one message: each costs a search of its own."""
-_QUOTE_CHARS_MAX = 600
+_QUOTE_CHARS_MAX = 598
 EVENT_CHARS_MAX = 8_000
 _NAME_CHARS_MAX = 32
 
@@ -177,14 +177,7 @@ def _agent_name(text: str) -> str:
 
 def _without_images(text: str) -> str:
     """Return a message without the marks of pasted images, ``[Image #1]``; unchanged if nothing else would be left."""
-    if _IMAGE not in text:
-        return text
-    first, *others = text.split(_IMAGE)
-    pieces = [first]
-    for other in others:
-        number, end, rest = other.partition("]")
-        pieces.append(rest.removeprefix(" ") if end and number.isdigit() else f"{_IMAGE}{other}")
-    return "".join(pieces).strip() or text
+    return (re.sub(_IMAGE, "", text).strip() or text) if "[Image #" in text else text
 
 
 def _cut(message: str) -> str:
@@ -232,13 +225,4 @@ def _pairs(text: str, left: str, right: str) -> str:
     """Mask the text between two quotation marks, or backticks, with the marks."""
     if right not in text:
         return text
-    pieces, position = [], 0
-    while (start := text.find(left, position)) >= 0:
-        end = text.find(right, start + 1, start + _QUOTE_CHARS_MAX)
-        if end < 0 or "\n\n" in text[start:end]:
-            pieces.append(text[position : start + 1])
-            position = start + 1
-        else:
-            pieces += [text[position:start], f" {_HIDDEN} "]
-            position = end + 1
-    return "".join([*pieces, text[position:]]) if pieces else text
+    return re.sub(rf"{left}(?:(?!\n\n)[^{right}]){{0,{_QUOTE_CHARS_MAX}}}+{right}", f" {_HIDDEN} ", text)

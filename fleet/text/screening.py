@@ -252,25 +252,12 @@ _OURS = re.compile(
     r"[a-z]-[0-9a-f]{16}[.:]?|\d{4}-\d\d-\d\dT[\d:.]{8,12}Z(?:-[0-9a-f]{4})?|[a-z_-]{1,32}\.[0-9a-f]{8}", re.ASCII
 )
 """An id, a stamp, or a replica: all output has some, and no token looks like them."""
-_NAME_HINTS = (
-    *("secret", "token", "passw", "passphrase", "_pass", "pwd", "_pw", "key", "cred", "auth", "sig=", "api_org_"),
-    *("pw:", "pw=", "psw", "pssw", "pasw", "pass:", "pass=", "identified", "sshpass", "mysql", "mariadb", "curl"),
-    *(
-        "redis-cli",
-        "mongo",
-        "login",
-        "sessid",
-        "sessionid=",
-        "connect.sid",
-        "kennwort",
-        "contrase",
-        "passe",
-        "senha",
-        "wachtwoord",
-        "hasło",
-        "haslo",
-    ),
-    *("пароль", "密码", "密碼", "口令", "パスワード", "暗証番号", "비밀번호"),
+_NAME_HINTS = tuple(
+    str.split(
+        "secret token passw passphrase _pass pwd _pw key cred auth sig= api_org_ pw: pw= psw pssw pasw pass: pass= "
+        "identified sshpass mysql mariadb curl redis-cli mongo login sessid sessionid= connect.sid kennwort contrase "
+        "passe senha wachtwoord hasło haslo пароль 密码 密碼 口令 パスワード 暗証番号 비밀번호"
+    )
 )
 
 

@@ -16,7 +16,6 @@ from fleet import hook as entry
 from fleet.hosts import local
 from fleet.hosts.local import Alarm, Call, TimeUpError
 from fleet.recall import ready
-from fleet.reflect import exposure
 from fleet.store.database import SCHEMA_NUMBER, Local
 from tests import commands
 
@@ -57,7 +56,7 @@ def showings(place) -> dict[str, int]:
     state = Local(place.folder / ".fleet" / "local.db")
     try:
         sql = "SELECT pattern, sum(number) FROM exposure WHERE agent = ? GROUP BY pattern"
-        return dict(exposure._rows(state, sql, "tank"))
+        return dict(state.rows(sql, "tank"))
     finally:
         state.close()
 

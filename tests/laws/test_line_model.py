@@ -161,7 +161,10 @@ class Fleet(RuleBasedStateMachine):
         total = self.model.seen.get((pattern_id, peer.name), 0) + times
         self.model.seen[pattern_id, peer.name] = total
         line = edits.confirm(peer.record(pattern_id), peer.name, stamp, seen=times, fields={field: value})
-        said = [Wrote(self.model.tag(), pattern_id, field, "0", "", value)] if field in line.w[peer.name].first else []
+        own = line.w[peer.name]
+        said = [Wrote(self.model.tag(), pattern_id, field, "0", "", value)] if field in own.first else []
+        # Where all its occurrences were undone, it is stated anew: what it holds now is edited.
+        said += [Wrote(self.model.tag(), pattern_id, field, stamp, peer.name, value)] if field in own.set else []
         peer.write(line, self._add(peer, pattern_id), *said)
         assert self.is_present(peer, pattern_id), "what was just logged is in"
         assert peer.record(pattern_id).w[peer.name].n["seen"] == total

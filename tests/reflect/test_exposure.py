@@ -12,7 +12,7 @@ from crdt import clock as stamps
 from fleet.model import limits
 from fleet.model.errors import DiskError, FleetError
 from fleet.model.line import Line
-from fleet.reflect.exposure import Exposure, Exposures, _rows
+from fleet.reflect.exposure import Exposure, Exposures
 from fleet.store import config
 from fleet.store.files import Files
 from fleet.store.lines import PATTERNS
@@ -90,9 +90,8 @@ def totals(w) -> dict[str, int]:
 def spans_of(w, agent="velma") -> dict[str, list[tuple[int, int, int]]]:
     """First, last and number of each span, by lesson."""
     spans = {}
-    for pattern, *span in _rows(
-        w.state, "SELECT pattern, first_ms, last_ms, number FROM exposure WHERE agent = ?", agent
-    ):
+    query = "SELECT pattern, first_ms, last_ms, number FROM exposure WHERE agent = ?"
+    for pattern, *span in w.state.rows(query, agent):
         spans.setdefault(pattern, []).append(tuple(span))
     return spans
 

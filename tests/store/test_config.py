@@ -23,13 +23,15 @@ def test_a_new_file_shows_every_setting_with_its_default(tmp_path):
     assert found.problems == []
     assert found.share.remote == "git@example.org:team/learnings.git"
     assert found.attempts.builds == list(shell.BUILDS)
-    found.share.remote, found.attempts.builds = "", None
+    assert set(found.given) == {each.name for each in config.settings(tmp_path / "fleet.toml")}
+    found.share.remote, found.attempts.builds, found.given = "", None, []
     assert found == config.Config()
     for name, table in tomllib.loads(text).items():
         assert set(table) == {field.name for field in msgspec.structs.fields(type(getattr(found, name)))}
     assert set(tomllib.loads(text)) == {each.name for each in msgspec.structs.fields(config.Config)} - {
         "problems",
         "is_read",
+        "given",
     }
 
 

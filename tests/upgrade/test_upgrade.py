@@ -259,7 +259,7 @@ def test_killed_at_any_write_the_next_run_ends_as_one_that_was_not(tmp_path, rem
         moving.upgrade(broken)
     except Killed:
         broken.close()
-        assert upgrade._is_unfinished(broken), "a workspace that is converted in part is not taken for a whole one"
+        assert not (root / "clan-learnings/.fleet-format").exists(), "it is taken for a whole one"
     again = opened(root)
     moving.upgrade(again)
     for path, data in files_of(whole).items():

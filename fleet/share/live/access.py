@@ -97,9 +97,7 @@ class Access:
         """Return the key by which a server tells this folder's replicas from others with the same names."""
         if not self._state.get(_KEY):
             row = (_KEY, self._workspace.world.entropy(16).hex())
-            with (
-                self._state.transaction() as connection
-            ):  # if several sidecars start at once, the first one's key stays
+            with self._state.transaction() as connection:  # of sidecars that start together, the first one's key stays
                 connection.execute("INSERT OR IGNORE INTO value VALUES (?, ?)", row)
         return self._state.get(_KEY)
 
@@ -167,32 +165,26 @@ def published(port: int, token: str) -> Iterator[None]:
     Raises ``DiskError`` where the file is not this user's to write, ``BusyError`` where another server holds it.
     """
     path = _file(port)
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        if not stat.S_ISREG(os.fstat(handle).st_mode) or os.fstat(handle).st_uid != os.geteuid():
-            os.close(handle)
-            raise PermissionError(1, "it is not a plain file of yours")
-    except OSError as why:
-        raise DiskError(
-            f"{path} cannot be written ({why.strerror}), so no client of yours could come in; nothing was started"
-        ) from why
-    try:
+    with ExitStack() as held:
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            held.callback(os.close, handle)
+            if not stat.S_ISREG(os.fstat(handle).st_mode) or os.fstat(handle).st_uid != os.geteuid():
+                raise PermissionError(1, "it is not a plain file of yours")
+        except OSError as why:
+            raise DiskError(
+                f"{path} cannot be written ({why.strerror}), so no client of yours could come in; nothing was started"
+            ) from why
         os.fchmod(handle, 0o600)
-        with ExitStack() as held:
-            try:
-                held.enter_context(Files(path.parent).lock(path, _WAIT_S))
-            except BusyError as why:
-                raise BusyError(f"another server of yours holds {path}; nothing was started") from why
-            try:
-                os.ftruncate(handle, 0)
-                os.pwrite(handle, token.encode() + b"\n", 0)
-                yield
-            finally:  # only after we got the lock: else another server would lose its token
-                with suppress(OSError):
-                    os.ftruncate(handle, 0)
-    finally:
-        os.close(handle)
+        try:
+            held.enter_context(Files(path.parent).lock(path, _WAIT_S))
+        except BusyError as why:
+            raise BusyError(f"another server of yours holds {path}; nothing was started") from why
+        held.callback(os.ftruncate, handle, 0)  # once we have the lock: else another server would lose its token
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, token.encode() + b"\n", 0)
+        yield
 
 
 def _published_token(port: int) -> str:

@@ -191,11 +191,8 @@ def _object(text: str) -> dict[str, Any] | None:
 def is_key_of(key: str, writer: str) -> bool:
     """Return whether a key is one that this writer may use."""
     name, whose = doc.parts_of(key)
-    return bool(writer) and whose == writer and len(key) <= KEY_CHARS_MAX and _is_name(name)
-
-
-def _is_name(name: str) -> bool:
-    return names.is_id(name) or (name.startswith(CARRIED) and len(name) == 17 and _HEX.issuperset(name[1:]))
+    is_name = names.is_id(name) or (name.startswith(CARRIED) and len(name) == 17 and _HEX.issuperset(name[1:]))
+    return is_name and bool(writer) and whose == writer and len(key) <= KEY_CHARS_MAX
 
 
 def is_text(text: str | None) -> bool:
