@@ -44,7 +44,6 @@ from fleet.store.tree import MISNAMED
 from fleet.store.workspace import Workspace
 from fleet.text import tables
 from fleet.text.screening import counted, listed
-from fleet.text.signals import unknown_phrases
 
 _LEVELS = ("ok", "note", "warning", "error")
 """Note: nothing is harmed. Warning: something stays undone. Error: something fails."""
@@ -276,11 +275,6 @@ def _settings(workspace: Workspace) -> Iterator[_Finding]:
         yield _trouble("config", problem)
     for wrong in setup.wrong_values({each.name: each.value for each in config.settings(workspace.config_file)}):
         yield _trouble("config", f"{workspace.config_file}: {wrong}")
-    if phrases := unknown_phrases(workspace.config.triggers.without):
-        what = f"[triggers] without names no phrase of fleet's: {listed(phrases)}"
-        yield _Finding(
-            "config", "note", what, "the others there hold", f"mend it in {config.FILE_NAME}, or take it out"
-        )
     if unknown := Scratchpad(Runs(workspace).page(auto_reflect.FILE).text).directive()[1]:
         do = f"mend that line of {auto_reflect.FILE}"
         yield _Finding("config", "note", unknown, "rows are suggested, and none is promoted without your yes", do)
