@@ -454,11 +454,7 @@ def feedback(workspace: Workspace, agent: str, prefix: str, *, is_helped: bool, 
 def history(lesson: Pattern) -> dict[str, dict[str, Any]]:
     """Return each field's value, and when and by whom it was edited, None for a field as first logged."""
     return {
-        field: {
-            "value": value,
-            "at": lesson.edited[field][0] if field in lesson.edited else None,
-            "by": lesson.edited[field][1] if field in lesson.edited else None,
-        }
+        field: dict(zip(("value", "at", "by"), (value, *lesson.edited.get(field, (None, None))), strict=True))
         for field, value in sorted(lesson.fields.items())
         if value != "" or field in _KNOWN.values()  # an unknown field is unset by an empty value
     }

@@ -270,8 +270,3 @@ def stats(workspace: Workspace) -> Stats:
         members=lambda each: {one for part in wordings.get(each, (each,)) for one in groups.get(part, (part,))},
         unfilled=sum(len(CountedLog(workspace, agent).to_state()) for agent in agents),
     )
-
-
-def decisions(workspace: Workspace) -> tuple[int, float]:
-    """Return the number of decisions in the inboxes here, and the median of days that one took."""
-    return Inbox(workspace).days_to_decide()
