@@ -52,6 +52,11 @@ _TRIES_MAX = 5  # conversions of the branch, each after another machine pushed m
 # --- in and out -----------------------------------------------------------------------------------------------------
 
 
+def preview_import(workspace: Workspace) -> ImportResult:
+    """Return what an import of the project's files would bring; nothing is written."""
+    return ImportResult.preview(importer.files_in(workspace, [workspace.root]))
+
+
 def _report_retired(workspace: Workspace, ids: list[str]) -> None:
     """Report the lessons that stay retired, and how they come back."""
     if ids:

@@ -50,6 +50,12 @@ def write_page(workspace: Workspace) -> bool:
         return workspace.files.replace(workspace.clan / PAGE, data, is_durable=False)
 
 
+def everything(workspace: Workspace) -> str:
+    """Return a page with every lesson and every discovery of the clan."""
+    lessons, discoveries = list(workspace.patterns.lessons()), workspace.discoveries.shown()
+    return Pages(workspace.emoji()).everything(lessons, discoveries)
+
+
 def _page(
     shown: Sequence[Wordings], pages: Pages, opposed: Sequence[tuple[Pattern, Pattern]], *, total: int, count: int
 ) -> bytes:

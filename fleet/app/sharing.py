@@ -270,14 +270,12 @@ def _count_and_promote(workspace: Workspace, *, knows_tree: bool = False) -> lis
     Embeddings(workspace).embed_new()  # promotion compares lessons by their meaning, too
     promoted = [each.text for each in reflecting.promote_all(workspace)]
     if not workspace.is_read_only:
-        try:
+        with workspace.warned("the inbox was not updated"):
             undoing.finish(workspace)
             with workspace.db.without_refresh():  # as the promotion has just left them
                 overdue = inbox.refresh_and_notify(workspace)
             for dropped in overdue:
                 workspace.warn(f"dropped from the inbox, since nobody decided it in time: {dropped.dropped()}")
-        except FleetError as why:
-            workspace.warn(f"the inbox was not updated: {why}")
     return promoted
 
 

@@ -18,7 +18,6 @@ from fleet.model.errors import FleetError, UsageError
 from fleet.model.names import FIELDS, LABELS
 from fleet.model.pattern import REDACTED, Pattern
 from fleet.recall.wording import LOG_A_CORRECTION, Renderer, not_working
-from fleet.reflect.inbox import Inbox
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace
 from fleet.text.dates import to_ms
@@ -420,7 +419,7 @@ def _demote(pattern: _Lesson) -> None:
 def _stats() -> None:
     """Show whether the fleet learns: corrections per week, relapses, lessons that do not work."""
     with output.opened() as workspace:
-        totals, (decided, days) = reflecting.stats(workspace), Inbox(workspace).days_to_decide()
+        totals, (decided, days) = reflecting.stats(workspace), reflecting.decisions(workspace)
         whose = ", ".join(workspace.agents_here()) or "none yet"
         # A pipe has one width everywhere.
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH_PIPED

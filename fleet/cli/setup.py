@@ -19,8 +19,6 @@ from fleet.cli.output import argument, echo, flag, note, option
 from fleet.hosts import install
 from fleet.hosts.install import INSTALLABLE, Calls, FileChange, SettingsFile
 from fleet.hosts.payloads import CLAUDE_CODE
-from fleet.learn import importer
-from fleet.learn.importer import ImportResult
 from fleet.model import names
 from fleet.model.errors import FleetError, NoError, UsageError
 from fleet.share.git import Address, Repository
@@ -226,9 +224,8 @@ def _offer_files(workspace: Workspace, agent: str, *, take_in: bool | None, asks
     if take_in is None and (not asks or workspace.state.get("files_asked")):
         return
     workspace.state.put(files_asked=workspace.wall())
-    found = importer.files_in(workspace, [workspace.root]) if take_in is not False else []
-    preview = ImportResult.preview(found)
-    if files := [Path(path) for path, number in preview.files.items() if number]:
+    preview = moving.preview_import(workspace) if take_in is not False else None
+    if preview and (files := [Path(path) for path, number in preview.files.items() if number]):
         paths = [each.relative_to(workspace.root).as_posix() for each in files]
         names = listed(paths)
         lessons = counted(preview.patterns + preview.discoveries, "lesson")

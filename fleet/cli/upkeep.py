@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fleet.app import doctor, moving, reflecting
+from fleet.app import doctor, moving, pages, reflecting
 from fleet.cli import output
 from fleet.cli.output import EXIT_NO, EXIT_REFUSED, argument, echo, flag, note, option
 from fleet.learn import importer
@@ -17,7 +17,6 @@ from fleet.learn.importer import ImportResult, Piece
 from fleet.model.errors import UsageError
 from fleet.model.names import GUEST
 from fleet.model.pattern import PRIVATE
-from fleet.recall.wording import Pages
 from fleet.store.homes import CONFIG
 from fleet.store.workspace import Workspace
 from fleet.text.screening import counted, listed
@@ -177,8 +176,7 @@ def _export(
         raise UsageError("--json and --md are two forms of one export: name one of them")
     with output.opened() as workspace:
         if as_page:
-            lessons, entries = list(workspace.patterns.lessons()), workspace.discoveries.shown()
-            echo(Pages(workspace.emoji()).everything(lessons, entries).rstrip("\n"), as_is=True)
+            echo(pages.everything(workspace).rstrip("\n"), as_is=True)
         else:
             parts = moving.export(workspace)
             with workspace.snapshot():

@@ -5,7 +5,8 @@
 
 import re
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,14 +39,14 @@ _ASK_FOR_THE_RULE = (
 )
 
 
-class LogResult(msgspec.Struct):
+class LogResult(msgspec.Struct, dict=True):
     """Result of logging a correction.
 
     Attributes:
         text: the lesson's text, as the clan knows it.
         seen: occurrences in the whole clan, this one included.
         secrets: kinds of secrets that were removed.
-        near: the lessons nearest to it, and what differs.
+        find_near: returns the lessons nearest to it.
         changed: fields of a known lesson that this occurrence changed, with the old and the new value.
         is_echo: True if it only repeats a lesson that this agent was shown, so that nothing was logged.
         entry: id of the entry in the log; "" if nothing was logged, or it cannot be counted yet.
@@ -59,7 +60,7 @@ class LogResult(msgspec.Struct):
     text: str
     seen: int
     secrets: tuple[str, ...]
-    near: list[Near] = []
+    find_near: Callable[[], list[Near]] = list
     changed: tuple[tuple[str, Any, Any], ...] = ()
     is_echo: bool = False
     entry: str = ""
@@ -78,6 +79,11 @@ class LogResult(msgspec.Struct):
         """Advice on how to state the lesson better; "" for none."""
         is_asked = not self.is_echo and self.seen <= 1 and Text(self.text).is_story()
         return _ASK_FOR_THE_RULE.format(id=self.id) if is_asked else ""
+
+    @cached_property
+    def near(self) -> list[Near]:
+        """The nearest lessons, and what differs. Computed on first access: it takes longer than logging."""
+        return self.find_near()
 
 
 # --- logging --------------------------------------------------------------------------------------------------------
@@ -301,7 +307,7 @@ class Corrections:
         by = known.retired_by if known is not None and known.count("seen") else ""
         result = LogResult(lesson, known_as, seen, secrets, entry=entry, is_first=is_first, retired_by=by)
         if target.has_near:
-            result.near = self._near(target.members, known_as)
+            result.find_near = lambda: self._near(target.members, known_as)
         if known is not None and entry:
             result.changed = self._changed(known)
         return result
