@@ -202,6 +202,12 @@ def _show_logged(workspace: Workspace, logged: LogResult, more: Mapping[str, Any
     others = {id_: who for id_, who in authors.items() if who not in workspace.agents_here()}
     rows += [_near_row(logged.id, each, others.get(each.id, "")) for each in found]
     output.show(document | {name: value for name, value in optional.items() if value}, rows)
+    if whole and found:
+        from fleet.app import reflecting  # what a first occurrence does not need
+
+        grouped = reflecting.current_clusters(workspace).of(logged.id)
+        if other := next((each.id for each in found if each.id in grouped), ""):
+            output.hint(f"two lessons? `fleet review --answer {logged.id}:{other}=different` counts them apart")
     if was := next((str(before) for name, before, _ in logged.changed if name == "correct" and before), ""):
         output.hint(f"--right replaces {shortened(one_line(was), _NEAR_CHARS_MAX)!r}: `fleet undo` puts that back")
     output.note_secrets(logged.secrets)
