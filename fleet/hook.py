@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from fleet import YES
-from fleet.hosts.local import AT_THE_END, AT_THE_START, GUEST, Alarm, Call, LocalFolder, Reflog, TimeUpError, explained
+from fleet.hosts.local import AT_THE_END, AT_THE_START, GUEST, Call, LocalFolder, Reflog, TimeUpError, alarm, explained
 from fleet.hosts.payloads import HOSTS, PAYLOAD_BYTES_MAX, Payload, Reply
 from fleet.recall.ready import Ready
 from fleet.store.changes import Changes
@@ -60,7 +60,7 @@ def _guarded(call: Call) -> _Output:
     limit_s = START_S if call.event in ("SessionStart", "SubagentStart") else WORK_S
     with _without_stdout():
         try:
-            with Alarm(limit_s):
+            with alarm(limit_s):
                 return _answer(call, os.environ)
         except TimeUpError:
             call.log(f"gave up after {limit_s:g} s; what was acknowledged is kept")

@@ -25,10 +25,11 @@ from fleet.learn.counting import CountedLog, reconcile_all
 from fleet.learn.importer import LogPage
 from fleet.model.errors import FleetError
 from fleet.model.names import GUEST
-from fleet.reflect import auto_reflect
+from fleet.reflect import auto_reflect, records
 from fleet.reflect.auto_reflect import Scratchpad
 from fleet.reflect.inbox import Inbox
 from fleet.reflect.promotion import AgentMemory
+from fleet.reflect.records import Records
 from fleet.share.exchange import stale_warning
 from fleet.share.git import Address, Repository
 from fleet.share.notices import Notices
@@ -44,7 +45,6 @@ from fleet.store.tree import MISNAMED
 from fleet.store.workspace import Workspace
 from fleet.text import tables
 from fleet.text.screening import counted, listed
-from fleet.text.signals import unknown_phrases
 
 _LEVELS = ("ok", "note", "warning", "error")
 """Note: nothing is harmed. Warning: something stays undone. Error: something fails."""
@@ -161,7 +161,7 @@ def examine(workspace: Workspace, agent: str, *, fix: bool = False) -> tuple[str
         _plans(workspace),
         _embedding(workspace),
         _hosts(workspace, agent),
-        (_Finding("reflection", *fields) for fields in session_end.findings(workspace, agent)),
+        _reflection(workspace, agent),
         _webhook(workspace),
     ):
         found += _findings(check)
@@ -276,14 +276,8 @@ def _settings(workspace: Workspace) -> Iterator[_Finding]:
         yield _trouble("config", problem)
     for wrong in setup.wrong_values({each.name: each.value for each in config.settings(workspace.config_file)}):
         yield _trouble("config", f"{workspace.config_file}: {wrong}")
-    if phrases := unknown_phrases(workspace.config.triggers.without):
-        what = f"[triggers] without names no phrase of fleet's: {listed(phrases)}"
-        yield _Finding(
-            "config", "note", what, "the others there hold", f"mend it in {config.FILE_NAME}, or take it out"
-        )
     if unknown := Scratchpad(Runs(workspace).page(auto_reflect.FILE).text).directive()[1]:
-        do = f"mend that line of {auto_reflect.FILE}"
-        yield _Finding("config", "note", unknown, "rows are suggested, and none is promoted without your yes", do)
+        yield _trouble("directive", unknown)
     if Repository(workspace.root).has_unpulled(config.FILE_NAME) and workspace.config_file.exists():
         yield _trouble("unpulled", f"the project has another {config.FILE_NAME}, which is not pulled yet")
     for _, _, files in workspace.files_in_old_homes():
@@ -398,6 +392,37 @@ def _embedding(workspace: Workspace) -> Iterator[_Finding]:
         yield _trouble("semantic", missing, do=what)
     else:
         yield _Finding("semantic", "ok", f"search by meaning is {state}")
+
+
+def _reflection(workspace: Workspace, agent: str) -> Iterator[_Finding]:
+    """Yield findings about the reflector, the day's cost, and rejected answers."""
+    choice = session_end.Choice(workspace)
+    settings, unagreed = choice.settings, choice.unagreed()
+    if settings.off:
+        yield _trouble("reflection-off", "turned off")
+        return
+    if unagreed:
+        yield _trouble("reflector", f"{unagreed[:200]} is named and nobody agreed")
+        return
+    if idle := settings.unread_idle(os.environ):
+        yield _trouble("idle", idle)
+    if choice.trouble and choice.named != session_end.RULES:
+        yield _trouble("deferred", choice.trouble)
+        return
+    if choice.trouble:
+        yield _trouble("limits", choice.trouble)
+    spent = records.spent(workspace, workspace.wall()[:10])
+    summary = f"by {choice.named}; today ${spent:.2f} of ${settings.daily_usd:g}"
+    if agent := agent or workspace.default_agent():
+        ledger = Records(workspace, agent)
+        if banned := sum(each.line == records.RAN and "banned word" in each.why for each in ledger.read()):
+            yield _trouble("banned", f"{summary}; {counted(banned, 'reflection')} had a banned word")
+            return
+        if number := len(ledger.deferred()):
+            summary += f"; {number:,} deferred to a later day"
+        if number := len(ledger.interrupted()):
+            summary += f"; {number:,} not finished, see `fleet records`"
+    yield _Finding("reflection", "ok", summary)
 
 
 def _webhook(workspace: Workspace) -> Iterator[_Finding]:

@@ -41,11 +41,8 @@ _MEANT_MIN = 0.25
 def sources(workspace: Workspace, agent: str = "") -> list[Patterns]:
     """Return the clan's records and the private ones, of one agent or of every agent here."""
     agents = [agent] if agent else workspace.agents_with_notes()
-    return [workspace.patterns, *(workspace.notes(name) for name in agents if _has_notes(workspace, name))]
-
-
-def _has_notes(workspace: Workspace, agent: str) -> bool:
-    return not workspace.is_guest(agent) and workspace.has_notes(agent)
+    own = [each for each in agents if not workspace.is_guest(each) and workspace.has_notes(each)]
+    return [workspace.patterns, *map(workspace.notes, own)]
 
 
 def find(workspace: Workspace, prefix: str, *, is_worded: bool = True, is_read: bool = False) -> Pattern:

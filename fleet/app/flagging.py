@@ -12,7 +12,7 @@ from typing import Any
 
 from crdt import clock
 from fleet.hosts import local
-from fleet.hosts.local import Alarm, Call, TimeUpError
+from fleet.hosts.local import Call, TimeUpError, alarm
 from fleet.hosts.payloads import Payload, Reply
 from fleet.hosts.transcripts import Transcript
 from fleet.learn import signals
@@ -169,7 +169,7 @@ class Flagging:
         passed_over = "number" if any(each.is_failure for each in asked) else ""
         with self._call.guarded("the nearest lessons are not named"):
             try:
-                with Alarm(_NEAREST_S):
+                with alarm(_NEAREST_S):
                     for near, whose in finding.nearest(Path(self._call.root), quotes, 3 if len(quotes) == 1 else 1):
                         names = [name for name in near.differs if name != passed_over]
                         differs = f"differs in {', '.join(names)}; " if names else ""

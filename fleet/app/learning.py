@@ -97,7 +97,8 @@ def _promote(workspace: Workspace, agent: str, logged: LogResult) -> None:
     """Promote a lesson into memory at once where this occurrence makes it due."""
     if not logged.entry or workspace.is_guest(agent):
         return
-    try:
+    # The correction is durable, whatever is wrong with the memory.
+    with workspace.warned(f"{logged.id} is logged, and was not looked at for the memory"):
         # Lessons of the same meaning count with it, and one of the opposite meaning keeps it out.
         alike = [each.id for each in logged.near if TURNS.issuperset(each.differs)]
         if alike or logged.seen >= workspace.config.promotion.least_seen:
@@ -107,8 +108,6 @@ def _promote(workspace: Workspace, agent: str, logged: LogResult) -> None:
             if any(each.differs for each in logged.near if each.id in alike):
                 reflecting.current_clusters(workspace)
             logged.promoted, logged.whole = reflecting.promote_logged(workspace, agent, logged.id, logged.seen, alike)
-    except FleetError as why:  # the correction is durable, whatever is wrong with the memory
-        workspace.warn(f"{logged.id} is logged, and was not looked at for the memory: {why}")
 
 
 def state_lesson(

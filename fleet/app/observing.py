@@ -91,12 +91,10 @@ def keep_ignored(files: Files) -> None:
 
 def try_observe(workspace: "Workspace", agent: str, session: str, kind: str, text: str) -> None:
     """Write an observation about another command; an error is only a warning, since that command has succeeded."""
-    try:
+    with workspace.warned(f"it is not noted in {auto_reflect.FILE}"):
         named = session_of(workspace, agent, session)
         if workspace.config.hook.observe and not homes.Homes(workspace.root).is_read_only():
             observe(workspace.root, agent, named, kind, text, workspace.world.wall_ms())
-    except FleetError as why:
-        workspace.warn(f"it is not noted in {auto_reflect.FILE}: {why}")
 
 
 def session_of(workspace: "Workspace", agent: str, session: str) -> str:

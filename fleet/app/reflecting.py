@@ -146,17 +146,14 @@ def promote_all(workspace: Workspace) -> list[Due]:
     if workspace.is_read_only:
         return promoted
     for agent in workspace.agents_here():
-        try:
-            with workspace.writing(agent) as writer:
-                with workspace.snapshot():  # nobody else writes meanwhile
-                    lessons = records_of(workspace, agent, current_clusters(workspace))
-                    _tell_left(workspace, agent, AgentMemory(workspace, agent).take_out_retired(lessons))
-                    if workspace.config.promotion.mode != "off":
-                        promoted += _promote_promising(writer, lessons)
-                if Exposures(workspace.state).is_due(agent, workspace.world.wall_ms()):
-                    Exposures(writer.workspace.state).roll_up(writer)
-        except FleetError as why:
-            workspace.warn(f"{agent}'s memory was not updated: {why}")
+        with workspace.warned(f"{agent}'s memory was not updated"), workspace.writing(agent) as writer:
+            with workspace.snapshot():  # nobody else writes meanwhile
+                lessons = records_of(workspace, agent, current_clusters(workspace))
+                _tell_left(workspace, agent, AgentMemory(workspace, agent).take_out_retired(lessons))
+                if workspace.config.promotion.mode != "off":
+                    promoted += _promote_promising(writer, lessons)
+            if Exposures(workspace.state).is_due(agent, workspace.world.wall_ms()):
+                Exposures(writer.workspace.state).roll_up(writer)
     return promoted
 
 
@@ -199,11 +196,8 @@ def take_out_retired(workspace: Workspace, agent: str, wait_s: float = limits.LO
     lessons, standing = records_of(workspace, agent), AgentMemory(workspace, agent).standing()
     if not lessons.retired(standing.lessons):
         return
-    try:
-        with workspace.locked(wait_s):
-            _tell_left(workspace, agent, AgentMemory(workspace, agent).take_out_retired(lessons))
-    except FleetError as why:
-        workspace.warn(f"{agent}'s memory still holds what the clan retired: {why}")
+    with workspace.warned(f"{agent}'s memory still holds what the clan retired"), workspace.locked(wait_s):
+        _tell_left(workspace, agent, AgentMemory(workspace, agent).take_out_retired(lessons))
 
 
 def _tell_left(workspace: Workspace, agent: str, left: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -182,41 +182,6 @@ class Choice:
     def deferred(self, session: str) -> ReflectResult:
         """Return the result of a session that has to wait."""
         return ReflectResult(session, why=f"deferred: {self.why_deferred}", is_deferred=True)
-
-
-def findings(workspace: Workspace, agent: str) -> Iterator[tuple[Any, ...]]:
-    """Yield the findings of ``fleet doctor`` about reflection: the reflector, the day's cost, rejected answers."""
-    choice = Choice(workspace)
-    settings, unagreed = choice.settings, choice.unagreed()
-    if settings.off:
-        yield "note", "turned off", "no session is reflected on by itself"
-        return
-    if unagreed:
-        do = "`fleet reflect --agree` says yes on this machine"
-        yield "note", f"{unagreed[:200]} is named and nobody agreed", "the rules are asked", do
-        return
-    mend = "mend the variable or the PATH, also that of a service"
-    if idle := settings.unread_idle(os.environ):
-        yield "note", idle, "sessions are reflected on after that many quiet minutes", mend
-    if choice.trouble:
-        if choice.named != RULES:
-            yield "note", choice.trouble, "sessions wait", f"{mend}; or `fleet reflect --use rules`"
-            return
-        yield "note", choice.trouble, "nothing waits: the rules are asked, which cost nothing", mend
-    spent = records.spent(workspace, workspace.wall()[:10])
-    summary = f"by {choice.named}; today ${spent:.2f} of ${settings.daily_usd:g}"
-    if agent := agent or workspace.default_agent():
-        ledger = Records(workspace, agent)
-        if banned := sum(each.line == RAN and "banned word" in each.why for each in ledger.read()):
-            do = "`fleet records` shows them; the words are [reflect] banned in fleet.toml"
-            many = counted(banned, "reflection")
-            yield "note", f"{summary}; {many} had a banned word", "all of each was rejected", do
-            return
-        if number := len(ledger.deferred()):
-            summary += f"; {number:,} deferred to a later day"
-        if number := len(ledger.interrupted()):
-            summary += f"; {number:,} not finished, see `fleet records`"
-    yield "ok", summary
 
 
 # --- one session ----------------------------------------------------------------------------------------------------

@@ -23,8 +23,6 @@ from fleet.store.files import Files
 from fleet.store.runs import Runs
 from fleet.store.tree import FORMAT, FORMAT_TEXT
 from fleet.store.workspace import Workspace
-from fleet.text.screening import listed
-from fleet.text.signals import unknown_phrases
 
 _CLAN_IGNORES = (
     *(f"/clan-learnings/{name}.{end}" for name in ("patterns", "discoveries") for end in ("jsonl", "d/*.jsonl")),
@@ -157,8 +155,6 @@ def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
         if not Runs(workspace).swap(path, before, after.encode()):
             raise NoError(f"{path} was changed just now; nothing was changed, run it again")
         draft.summary = f"set {', '.join(values)}"
-    if phrases := unknown_phrases(values.get("triggers.without", ())):
-        workspace.warn(f"[triggers] without names no phrase of fleet's: {listed(phrases)}; the others there hold")
     if "promotion.others" in values:
         with closing(Workspace(workspace.root)) as changed:
             Witnesses(changed).agree()

@@ -1,7 +1,7 @@
 """Use cases of sharing: sync, dry run, compact, what a timer does, pause, consent and leave."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from random import Random
@@ -31,13 +31,12 @@ from fleet.store.lines import KINDS
 from fleet.store.runs import Runs
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
-from fleet.text import screening
 from fleet.text.screening import counted, listed
 
 _NO_REMOTE = "no remote is named here (`fleet init --remote URL` names one)"
 _LEFT = "left"
-_SCREENED, _SCREENED_FOUND = "looked_for_secrets", "looked_for_secrets_in_discoveries"
-"""Keys of the generation and row up to which changed lessons, and discoveries, were screened for secrets."""
+_SCREENED = "looked_for_secrets"
+"""Key of the generation and row up to which changed lessons were screened for secrets."""
 _SCREENED_MAX = 1_000
 _PURGED = "looked_for_purged_words"
 """Key of the ids of the purged lessons whose words were looked for here."""
@@ -271,14 +270,12 @@ def _count_and_promote(workspace: Workspace, *, knows_tree: bool = False) -> lis
     Embeddings(workspace).embed_new()  # promotion compares lessons by their meaning, too
     promoted = [each.text for each in reflecting.promote_all(workspace)]
     if not workspace.is_read_only:
-        try:
+        with workspace.warned("the inbox was not updated"):
             undoing.finish(workspace)
             with workspace.db.without_refresh():  # as the promotion has just left them
                 overdue = inbox.refresh_and_notify(workspace)
             for dropped in overdue:
                 workspace.warn(f"dropped from the inbox, since nobody decided it in time: {dropped.dropped()}")
-        except FleetError as why:
-            workspace.warn(f"the inbox was not updated: {why}")
     return promoted
 
 
@@ -308,7 +305,9 @@ def _purge_received_secrets(workspace: Workspace) -> None:
     agents = [agent for agent in workspace.agents_here() if workspace.replica_name(agent)]
     if workspace.is_read_only or not agents:
         return
-    generation, row = _cursor(workspace, _SCREENED)
+    generation, row = map(int, (workspace.state.get(_SCREENED) or "0 0").split(" "))
+    if generation > workspace.patterns.generation:
+        generation = row = 0  # of another database
     with workspace.writing(agents[0]) as writer, workspace.db.without_refresh():
         Purge(workspace).own_wordings(writer)
         changed = workspace.patterns.changed_behind(generation, row, _SCREENED_MAX)
@@ -316,18 +315,12 @@ def _purge_received_secrets(workspace: Workspace) -> None:
     if changed:
         workspace.state.put(**{_SCREENED: "{} {}".format(*changed[last])})
     if dropped:
-        outcome = "it is dropped for everybody, and the rest of the lesson stays"
-        advice = f"`fleet show {next(iter(dropped))}` names what is left"
-        _warn_of_secrets(workspace, dropped, outcome, advice)
-
-
-def _warn_of_secrets(workspace: Workspace, kinds_of: Mapping[str, Iterable[str]], outcome: str, advice: str) -> None:
-    """Warn of lessons or discoveries that came with secrets; ``kinds_of``: the kinds of secrets, by id."""
-    kinds = ", ".join(sorted({kind for each in kinds_of.values() for kind in each}))
-    workspace.warn(
-        f"{listed([*kinds_of])} came with a secret as it stands ({kinds}): {outcome}. "
-        f"Whoever could read the clan's remote may have it: rotate it. {advice}"
-    )
+        kinds = ", ".join(sorted({kind for each in dropped.values() for kind in each}))
+        workspace.warn(
+            f"{listed([*dropped])} came with a secret as it stands ({kinds}): it is dropped for everybody, and the "
+            "rest of the lesson stays. Whoever could read the clan's remote may have it: rotate it. "
+            f"`fleet show {next(iter(dropped))}` names what is left"
+        )
 
 
 def _warn_of_news(workspace: Workspace) -> None:
@@ -350,7 +343,6 @@ def _warn_of_news(workspace: Workspace) -> None:
             path = log.log_file().relative_to(workspace.root).as_posix()
             entries = f"{counted(edited, 'entry', 'entries')} of {path}"
             workspace.warn(f"{entries} edited since counted, which words no lesson anew; `fleet status` names the way")
-    _warn_of_discovered_secrets(workspace)
 
 
 def _warn_of_purged_words(workspace: Workspace) -> None:
@@ -371,30 +363,6 @@ def _warn_of_purged_words(workspace: Workspace) -> None:
             )
     if purged != known:
         workspace.state.put(**{_PURGED: " ".join(purged)})
-
-
-def _warn_of_discovered_secrets(workspace: Workspace) -> None:
-    """Warn once of what is certainly a secret in discoveries of the branch, whose lines cannot be changed."""
-    if workspace.is_read_only:
-        return
-    changed = workspace.discoveries.shared_behind(*_cursor(workspace, _SCREENED_FOUND), _SCREENED_MAX)
-    kinds_of = dict[str, list[str]]()
-    for entry, _ in changed:
-        text = "\n".join([entry.problem, entry.solution, entry.context, entry.type, entry.confidence, *entry.tags])
-        if not screening.is_harmless(text) and (kinds := screening.certain(text)):
-            kinds_of[entry.id] = kinds
-    if changed:
-        workspace.state.put(**{_SCREENED_FOUND: "{} {}".format(*changed[-1][1])})
-    if kinds_of:
-        outcome = "the line of a discovery stays, and is masked wherever it is shown"
-        advice = f"`fleet retire {next(iter(kinds_of))}` takes it back, and nobody is shown it any more"
-        _warn_of_secrets(workspace, kinds_of, outcome, advice)
-
-
-def _cursor(workspace: Workspace, key: str) -> tuple[int, int]:
-    """Return generation and row up to which the lessons or discoveries of this database were screened."""
-    generation, row = map(int, (workspace.state.get(key) or "0 0").split(" "))
-    return (generation, row) if generation <= workspace.patterns.generation else (0, 0)  # else of another database
 
 
 def _note_remote_answered(workspace: Workspace, **when: str) -> None:

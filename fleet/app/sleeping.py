@@ -298,14 +298,8 @@ def _pages(workspace: Workspace, agent: str, dry_run: bool) -> Phase:  # noqa: A
 _PhaseFunction = Callable[[Workspace, str, bool], Phase]
 
 PHASES: dict[str, _PhaseFunction] = {
-    "reflections": _reflections,
-    "observations": _observations,
-    "consolidation": _consolidation,
-    "tidy": _tidy,
-    "publish": _publish,
-    "review": _review,
-    "compaction": _compaction,
-    "pages": _pages,
+    each.__name__.removeprefix("_"): each
+    for each in (_reflections, _observations, _consolidation, _tidy, _publish, _review, _compaction, _pages)
 }
 """Phases of a sleep, in this order."""
 

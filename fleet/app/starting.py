@@ -523,10 +523,8 @@ class Guards:
 
     def make_ready(self) -> None:
         """Cache the table of guards after a change; a warning says that it could not be written."""
-        try:
+        with self._workspace.warned("hooks go by the guards before this until a session starts"):
             self.write_table()
-        except FleetError as why:
-            self._workspace.warn(f"hooks go by the guards before this until a session starts: {why}")
 
     def write_table(self, wait_s: float = limits.LOCK_WAIT_S) -> None:
         """Write the table that a hook reads before each step; ``wait_s``: for another process that does.

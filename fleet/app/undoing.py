@@ -279,15 +279,14 @@ class _Undoing:
         """Mark records that this agent imported as undone, or as valid again, in one write."""
         if not fields:
             return
-        mine, deltas = self._workspace.policy().mine, list[Line]()
+        deltas = list[Line]()
         with self._workspace.writing(self._agent) as writer:
             for field in fields:
                 part, _, digits = str(field.after or field.before).partition(" ")
                 line = self._workspace.record(self._agent, field.id) or Line(field.id)
-                own = [name for name in line.by_writer() if names.agent_of(name) == self._agent]
-                # A copy of this folder may have imported the same, as another replica. Earlier versions noted none.
-                own = [name for name in own if (name.endswith(f".{digits}") if digits else name in mine)]
-                deltas += [edits.undo_part(line, name, part, is_undone=not field.after) for name in own]
+                name = f"{self._agent}.{digits}"  # a copy of this folder may have imported the same, as another replica
+                if name in line.by_writer():
+                    deltas.append(edits.undo_part(line, name, part, is_undone=not field.after))
             writer.write(deltas)
 
     # --- lessons

@@ -1,6 +1,7 @@
 """Commands about sharing: sync, whole editions and their page, a pause, and leaving a clan."""
 
 from itertools import chain
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -14,6 +15,7 @@ from fleet.model.errors import UsageError
 from fleet.share.outgoing import Outgoing
 from fleet.store.tree import PAGE
 from fleet.store.workspace import Workspace
+from fleet.text import tables
 from fleet.text.screening import counted
 
 app = output.commands()
@@ -92,20 +94,10 @@ def _synced_rows(synced: SyncResult) -> list[str]:
 
 
 def _note_synced(synced: SyncResult) -> None:
-    for number, what in (
-        (synced.withheld, "held back here by the gate: `fleet sync --dry-run` shows why"),
-        (
-            synced.held,
-            "with an edit of more than a day ahead of this clock, left out till then: `fleet edit` replaces it",
-        ),
-        (synced.carried, "carried for a newer version of fleet"),
-        (synced.refused - synced.refused_before, "could not be read and went to quarantine: `fleet status` shows why"),
-        (synced.refused_before, "named before, still unreadable and without harm: `fleet status` lists them"),
-        (synced.left_out, "left out here until you decide: `fleet review` asks"),
-        (synced.lost, "lost by the remote, and sent again: its history was rewritten or reverted"),
-    ):
-        if number:
-            note(f"{counted(number, 'line')} {what}")
+    numbers = msgspec.to_builtins(synced) | {"refused": synced.refused - synced.refused_before}
+    for name, what in tables(str(Path(__file__).with_name("data") / "synced.toml")).items():
+        if numbers[name]:
+            note(f"{counted(numbers[name], 'line')} {what}")
     if synced.put_back:
         note(
             f"{counted(len(synced.put_back), 'file')} here lacked lines of the clan's tree: deleted, or an older copy "

@@ -17,7 +17,7 @@ from fleet.model.edits import PUBLISHED
 from fleet.model.errors import FleetError, UsageError
 from fleet.model.names import FIELDS, LABELS
 from fleet.model.pattern import REDACTED, Pattern
-from fleet.recall.wording import Renderer, not_working
+from fleet.recall.wording import LOG_A_CORRECTION, Renderer, not_working
 from fleet.store.runs import Runs
 from fleet.store.workspace import Workspace
 from fleet.text.dates import to_ms
@@ -86,32 +86,20 @@ def _patterns(
         if (more := listing.total - len(listing.lessons)) > 0:
             output.note(f"{more:,} more: -n {listing.total} lists all of them, `fleet search` looks for some")
         if not listing.lessons:
-            output.echo(_NONE[_why_none(workspace, filters)])
+            output.echo(_why_none(workspace, filters))
         if listing.refused:
             output.note(f"{counted(listing.refused, 'line')} could not be read; `fleet status` shows why")
 
 
-_NONE = {
-    "narrowed": "no lesson is like that; without the filters there may be some",
-    "retired": "no lesson stands: all were retired, or merged. `fleet patterns --all` lists them",
-    "purged": "no lesson has words: those of all were purged, secrets perhaps. If it was wrong, a commit of the clan's "
-    "branch before that has them, as has a backup",
-    "left_out": "all lessons are left out here: their writers are blocked (`fleet status`), or wait for `fleet review`",
-    "unasked": "no lessons are here yet; `fleet sync` asks the clan for what it knows",
-    "new": "no lessons yet. `fleet correct --wrong ... --right ... --pattern ...` logs the first",
-}
-
-
 def _why_none(workspace: Workspace, filters: finding.ListFilter) -> str:
-    """Return why no lesson is listed, as a key of ``_NONE``."""
-    texts = {each.id: each.text for each in workspace.patterns.records()}
+    """Return why no lesson is listed."""
     if any(filters):
-        return "narrowed"
-    if any(texts.values()):
-        return "retired"
-    if texts:
-        return "purged" if texts.keys() <= {*workspace.db.purged_ids()} else "left_out"
-    return "unasked" if starting.is_unasked(workspace) and workspace.agents_here() else "new"
+        return "no lesson is like that; without the filters there may be some"
+    if next(workspace.patterns.records(), None) is not None:
+        return "no lesson stands: all were retired or purged (`fleet patterns --all`) or left out here (`fleet status`)"
+    if starting.is_unasked(workspace) and workspace.agents_here():
+        return "no lessons are here yet; `fleet sync` asks the clan for what it knows"
+    return f"no lessons yet. `{LOG_A_CORRECTION}` logs the first"
 
 
 def _rows(grouped: Any, into: str, authors: Renderer) -> Iterator[output.Row]:

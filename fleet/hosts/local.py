@@ -248,9 +248,8 @@ class SessionNotes:
 
     def read_to(self) -> int | None:
         """Return the offset up to which the transcript is read; None for nowhere."""
-        # A session that an earlier fleet began has it among the notes, in the last of such lines.
-        noted = _noted(self._folder, f"{self._name}.read") or _noted(self._folder, self._name)[::-1]
-        read = (note.removeprefix("read ").strip() for _, note, _ in noted if note.startswith("read "))
+        noted = _noted(self._folder, f"{self._name}.read")
+        read = (note.removeprefix("read ").strip() for _, note, _ in noted)
         return next((int(each) for each in read if each.isdecimal()), None)
 
     def note_read(self, offset: int) -> None:
@@ -430,22 +429,18 @@ class Call:
             self.log(f"{means}: {explained(why)}")
 
 
-class Alarm:
-    """Limit of wall time, after which ``TimeUpError`` is raised in the block; for the main thread alone."""
-
-    def __init__(self, limit_s: float) -> None:
-        self._limit_s = limit_s
-
-    def __enter__(self) -> None:
-        self._before = signal.signal(signal.SIGALRM, _ring)
-        self._outer_s = signal.setitimer(signal.ITIMER_REAL, self._limit_s)[0]
-        self._began_s = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
+@contextmanager
+def alarm(limit_s: float) -> "Iterator[None]":
+    """Limit the wall time of a block, after which ``TimeUpError`` is raised in it; for the main thread alone."""
+    before, began_s = signal.signal(signal.SIGALRM, _ring), time.monotonic()
+    outer_s = signal.setitimer(signal.ITIMER_REAL, limit_s)[0]
+    try:
+        yield
+    finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, self._before)
-        if self._outer_s:
-            left_s = self._outer_s - (time.monotonic() - self._began_s)
+        signal.signal(signal.SIGALRM, before)
+        if outer_s:
+            left_s = outer_s - (time.monotonic() - began_s)
             signal.setitimer(signal.ITIMER_REAL, max(left_s, 0.001))
 
 

@@ -16,68 +16,26 @@ ID_CHARS_MAX = 200
 _PATH_CHARS_MAX = 4096
 """No system takes a longer path. The limit bounds the search for a workspace, which looks above each part."""
 
-EVENTS = {
-    word: event
-    for event, words in {
-        "SessionStart": "sessionstart",
-        "UserPromptSubmit": "userpromptsubmit userpromptsubmitted beforeagent beforesubmitprompt",
-        "PreToolUse": "pretooluse beforetool",
-        "PostToolUse": "posttooluse aftertool",
-        "PostToolUseFailure": "posttoolusefailure",
-        "SubagentStart": "subagentstart",
-        "SubagentStop": "subagentstop",
-        "Stop": "stop agentstop afteragent",
-        "PreCompact": "precompact precompress",
-        "PostCompact": "postcompact",
-        "SessionEnd": "sessionend",
-    }.items()
-    for word in words.split()
-}
+with open(os.path.join(os.path.dirname(__file__), "payloads.json"), encoding="utf-8") as _file:
+    _TABLES = json.load(_file)
+EVENTS: dict[str, str] = {word: event for event, words in _TABLES["events"].items() for word in words.split()}
 """Each host's word for an event, in lower case, to Claude Code's."""
-
-TOOLS = {
-    word: tool
-    for tool, words in {
-        "Bash": "bash shell shell_command local_shell exec_command run_shell_command",
-        "Edit": "apply_patch edit replace str_replace_editor",
-        "Write": "create write write_file",
-        "Read": "read_file view",
-    }.items()
-    for word in words.split()
-}
+TOOLS: dict[str, str] = {word: tool for tool, words in _TABLES["tools"].items() for word in words.split()}
 """Each host's word for a tool, in lower case, to Claude Code's."""
-_KEYS = {"prompt_id": CLAUDE_CODE, "turn_id": CODEX, "sessionId": COPILOT, "tool_result": COPILOT}
+_KEYS: dict[str, str] = _TABLES["keys"]
 """Keys that only the payloads of one host have, to that host."""
 EDITING_TOOLS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
 
-HOSTS = {
-    COPILOT: {"home": "/.copilot/", "process": "COPILOT_CLI", "can": "ask exit-status unframed"},
-    GEMINI: {
-        "home": "/.gemini/",
-        "events": "beforeagent afteragent beforetool aftertool precompress",
-        "process": "GEMINI_SESSION_ID",
-        "project": "GEMINI_CWD",
-        "can": "decision exit-2 exit-status late note",
-    },
-    CURSOR: {"process": "CURSOR_VERSION", "can": "exit-2 exit-status snake-case unframed"},
-    CODEX: {"home": "/rollout-", "process": "CODEX_MANAGED_PACKAGE_ROOT", "can": "note rollout"},
-    CLAUDE_CODE: {
-        "home": "/.claude/ /.qwen/",  # Qwen Code speaks as Claude Code does, with a timestamp as Copilot has
-        "process": "CLAUDECODE",
-        "project": "CLAUDE_PROJECT_DIR",
-        "can": "ask exit-status note replace transcript",
-    },
-    UNKNOWN: {"can": "ask exit-status note transcript"},
-}
-"""Agent hosts, in the order in which they are tried. ``home``: parts of transcripts' paths; ``events``: names that no
-other host uses; ``process``, ``project``: variables; ``can``: abilities. ``ask``: put a call to a person; with other
-hosts the call is refused: Codex and Cursor know no such decision, and Gemini CLI under -p would wait without end.
-``exit-2``: this exit status refuses a call, with the reason on stderr. ``decision``: a reply refuses it, too.
-``exit-status``: report how a command ended. ``late``: give the agent the context of a call with its result, not before.
-``note``: show a person a line of a hook's. ``replace``: run another command. ``rollout``: how a command ended is only
-in the transcript; the tool's response is the output. ``snake-case``: the key is additional_context. ``transcript``: in
-the form that ``hosts.transcripts`` reads. ``unframed``: a reply's fields are read without hookSpecificOutput around
-them."""
+HOSTS: dict[str, dict[str, str]] = _TABLES["hosts"]
+"""Agent hosts, in the order in which they are tried. ``home``: parts of transcripts' paths (Qwen Code speaks as Claude
+Code does, with a timestamp as Copilot has); ``events``: names that no other host uses; ``process``, ``project``:
+variables; ``can``: abilities. ``ask``: put a call to a person; with other hosts the call is refused: Codex and Cursor
+know no such decision, and Gemini CLI under -p would wait without end. ``exit-2``: this exit status refuses a call, with
+the reason on stderr. ``decision``: a reply refuses it, too. ``exit-status``: report how a command ended. ``late``: give
+the agent the context of a call with its result, not before. ``note``: show a person a line of a hook's. ``replace``:
+run another command. ``rollout``: how a command ended is only in the transcript; the tool's response is the output.
+``snake-case``: the key is additional_context. ``transcript``: in the form that ``hosts.transcripts`` reads.
+``unframed``: a reply's fields are read without hookSpecificOutput around them."""
 _PATHS = ("file_path", "filePath", "notebook_path", "absolute_path", "path")
 _PATCHED = tuple(f"*** {head}: " for head in ("Add File", "Update File", "Delete File", "Move to"))
 """Texts before the path of a file in a patch."""

@@ -7,6 +7,7 @@ pages mix their forms: a section, a list and an entry hand pieces to each other.
 """
 
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise, zip_longest
@@ -495,17 +496,15 @@ class _Page:
 
     def _read_items(self, items: Sequence[Block], context: _Context) -> None:
         """Read items side by side: a wrong one and the right one after it are one lesson."""
-        remaining = iter([*(part for item in items for part in _unfolded(item)), None])
-        item = next(remaining)
-        while item is not None:
-            following = next(remaining)
+        left = deque(part for item in items for part in _unfolded(item))
+        while left:
+            item = left.popleft()
             wrong = None if re.match(_WRONG_RIGHT, item.text) else re.match(_IS_WRONG, item.text)
-            if wrong and following is not None and re.match(_IS_RIGHT, following.text):
-                self._add_pair([item, following], item.text, following.text, context, wrong["when"])
-                following = next(remaining)
+            if wrong and left and re.match(_IS_RIGHT, left[0].text):
+                right = left.popleft()
+                self._add_pair([item, right], item.text, right.text, context, wrong["when"])
             else:
                 self._read_item(item, context)
-            item = following
 
     def _add_pair(self, blocks: Sequence[Block], wrong: str, right: str, context: _Context, when: str | None) -> None:
         line, end = min(each.line for each in blocks), max(each.end for each in blocks)

@@ -7,7 +7,7 @@ the agent and the mark of its session, which is short and always the same for on
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
@@ -73,7 +73,7 @@ class Whose(NamedTuple):
         """Return an observation of this session as a line without its end, and whether it was shortened."""
         words = clean(text)
         flag = FLAG if is_directive(words) else ""
-        words = words if _kind_of(words) == kind else f"{_words('labels')[kind][0]}: {words}"
+        words = words if _kind_of(words) == kind else f"{_words()['labels'][kind][0]}: {words}"
         head, tail = f"- {minute(at_ms)} | ", f" {self._replace(at='').comment(flag)}"
         room = LINE_CHARS_MAX - 1 - len(head) - len(tail)
         short = screening.shortened(words, room)
@@ -163,7 +163,7 @@ def clean(text: str) -> str:
 def _kind_of(text: str) -> str:
     """Return the kind of an observation by its first words, "" for none."""
     lower = text.casefold()
-    for kind, labels in _words("labels").items():
+    for kind, labels in _words()["labels"].items():
         if any(re.match(rf"{re.escape(label.casefold())}\b", lower) for label in labels):
             return str(kind)
     return ""
@@ -171,14 +171,14 @@ def _kind_of(text: str) -> str:
 
 def without_label(text: str) -> str:
     """Return an observation without the label of its kind, and without a mark of repetition."""
-    labels = "|".join(re.escape(label) for label, *_ in _words("labels").values())
+    labels = "|".join(re.escape(label) for label, *_ in _words()["labels"].values())
     text = re.sub(rf"\A(?:{labels}): ", "", text)
     return _again().sub("", text).strip() or text
 
 
 @cache
 def _again() -> re.Pattern[str]:
-    phrases = "|".join(map(re.escape, _words("again")["ends"]))
+    phrases = "|".join(map(re.escape, _words()["again"]["ends"]))
     return re.compile(
         rf"\s*(?:\([^()]{{0,20}}\b(?:{phrases})\b[^()]{{0,30}}\)|[,;]?\s(?:{phrases}))[.!]?$", re.IGNORECASE
     )
@@ -189,7 +189,7 @@ def _again() -> re.Pattern[str]:
 
 def is_directive(text: str) -> bool:
     """Return whether a text tells an agent to do something; such a text is never promoted by itself."""
-    return has_phrase(text, "directives") or any(mark in _lower(text) for mark in _words("directives")["marks"])
+    return has_phrase(text, "directives") or any(mark in _lower(text) for mark in _words()["directives"]["marks"])
 
 
 def category_of(text: str, kinds: Iterable[str] = ()) -> str:
@@ -210,12 +210,7 @@ def _lower(text: str) -> str:
     return screening.one_line(apostrophed(text.casefold()))
 
 
-def _words(table: str) -> Mapping[str, list[str]]:
-    lists: Mapping[str, list[str]] = _tables()[table]
-    return lists
-
-
-_tables = cache(partial(tables, str(Path(__file__).with_name("data") / "observed.toml")))
+_words = cache(partial(tables, str(Path(__file__).with_name("data") / "observed.toml")))
 
 
 _SIGNS = {r"\ \~\ ": r" (?:[^\s.]{1,40} ){0,4}?", r"\*": r"\w{0,20}"}
@@ -225,7 +220,7 @@ _SIGNS = {r"\ \~\ ": r" (?:[^\s.]{1,40} ){0,4}?", r"\*": r"\w{0,20}"}
 @cache
 def _phrases(table: str, name: str) -> re.Pattern[str]:
     """Return an expression of the phrases of a list, as whole words, and of the table's patterns; each is bounded."""
-    words = "|".join(map(re.escape, _words(table)[name]))
+    words = "|".join(map(re.escape, _words()[table][name]))
     for sign, expression in _SIGNS.items():
         words = words.replace(sign, expression)
-    return re.compile("|".join([rf"(?<!\w)(?:{words})(?!\w)", *_words(table).get("patterns", ())]), re.IGNORECASE)
+    return re.compile("|".join([rf"(?<!\w)(?:{words})(?!\w)", *_words()[table].get("patterns", ())]), re.IGNORECASE)

@@ -147,8 +147,8 @@ class AgentMemory:
             self.rewrite(lessons.without_retired)
         return retired
 
-    def rewrite(self, change: Callable[[Memory], Memory]) -> None:
-        """Replace the memory by what ``change`` returns for it; where an editor saves meanwhile, it is read again.
+    def rewrite(self, change: Callable[[Memory], Memory]) -> Memory:
+        """Replace the memory by what ``change`` returns; where an editor saves meanwhile, it is read again. Return it.
 
         Raises:
             BusyError: somebody else is writing it all the time.
@@ -158,7 +158,7 @@ class AgentMemory:
             data, memory = self._read()
             after = change(memory)
             if after is memory or self._runs.swap(self.path, data, after.render()):
-                return
+                return after
         raise BusyError(
             f"{self.path} is being written by somebody else; wait for the next `fleet sync`",
             ", or run the command again",
@@ -185,14 +185,6 @@ class AgentMemory:
     def is_approved(row: str) -> bool:
         """Return whether a memory's line says that a person took the lesson in."""
         return re.search(_APPROVED, row) is not None
-
-
-class _Entered(NamedTuple):
-    """Memory with the lessons that entered it, and the lessons that wait."""
-
-    memory: Memory = Memory.parse(b"")
-    promoted: Sequence[Due] = ()
-    waiting: Sequence[Waiting] = ()
 
 
 class Promotions:
@@ -223,20 +215,22 @@ class Promotions:
         log's last one.
         ``is_all``: ``patterns`` are all lessons, so that one which waited and is not due any more waits no longer.
         """
-        by_id, own_rights, entered = {pattern.id: pattern for pattern in patterns}, cache(rights), _Entered()
+        by_id, own_rights = {pattern.id: pattern for pattern in patterns}, cache(rights)
+        promoted, waiting = list[Due](), list[Waiting]()
 
         def with_due(memory: Memory) -> Memory:
-            nonlocal entered
-            entered = self._entered(memory, by_id, own_rights)
-            self._publish([by_id[each.id] for each in entered.promoted])
-            return entered.memory
+            after, promoted[:], waiting[:] = self._entered(memory, by_id, own_rights)
+            self._publish([by_id[each.id] for each in promoted])
+            return after
 
-        self._memory.rewrite(with_due)
-        self._memory.note_waiting(entered.waiting, by_id, entered.memory.known(), is_all=is_all)
-        return list(entered.promoted)
+        memory = self._memory.rewrite(with_due)
+        self._memory.note_waiting(waiting, by_id, memory.known(), is_all=is_all)
+        return promoted
 
-    def _entered(self, memory: Memory, by_id: Mapping[str, Pattern], rights: _Rights) -> "_Entered":
-        """Return a memory with all lessons that are due and may enter it. Nothing is written."""
+    def _entered(
+        self, memory: Memory, by_id: Mapping[str, Pattern], rights: _Rights
+    ) -> tuple[Memory, list[Due], list[Waiting]]:
+        """Return a memory with all lessons that are due and may enter it, these, and those that wait."""
         promoted, waiting = list[Due](), list[Waiting]()
         with self._writer.workspace.snapshot():  # many lessons are looked up, and nothing is written meanwhile
             for due, kin, why in self._judged(memory, by_id):
@@ -246,7 +240,7 @@ class Promotions:
                 else:
                     memory = larger
                     promoted.append(due)
-        return _Entered(memory, promoted, waiting)
+        return memory, promoted, waiting
 
     def _judged(self, memory: Memory, by_id: Mapping[str, Pattern]) -> Iterator[tuple[Due, list[str], str]]:
         """Yield the lessons that are due, each with its kin and why it cannot enter by itself, or ""."""

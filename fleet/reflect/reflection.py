@@ -26,7 +26,7 @@ from crdt import clock
 from fleet.model.names import normalise
 from fleet.store import consent, process
 from fleet.store.config import BANNED, Reflect
-from fleet.text import dates
+from fleet.text import dates, tables
 from fleet.text.screening import texts_in
 
 ANSWER_CHARS_MAX = 512 * 1024
@@ -217,10 +217,10 @@ def _clean(text: str) -> str:
 
 OUTPUT_BYTES_MAX = 4 * 1024 * 1024
 _TOKENS_OUT_MAX = 4_096
-_USD = "USD"
-_SETTINGS = '{"disableAllHooks":true,"autoMemoryEnabled":false}'
+_DATA = Path(__file__).with_name("data")
 
-SYSTEM, _, _SHAPE = (Path(__file__).with_name("data") / "prompt.txt").read_text("utf-8").rstrip().partition("\n\n")
+CLIENTS: dict[str, list[str]] = tables(str(_DATA / "clients.toml"))
+SYSTEM, _, _SHAPE = (_DATA / "prompt.txt").read_text("utf-8").rstrip().partition("\n\n")
 """System prompt of a reflector, and the shape of its answer."""
 
 
@@ -251,9 +251,10 @@ def ask(reflector: str, settings: Reflect, digest: str, mark: str) -> Answer:
         if not words:
             return Answer(trouble="[reflect] command in fleet.toml is empty: there is nobody to ask", usd=0.0)
         return _priced(_run(words, f"{SYSTEM}\n\n{prompt_text}", settings.wait_s, _plain), settings)
-    client, read = CLIENTS[reflector]
-    words = [f"{settings.max_usd:g}" if word == _USD else word for word in client]
-    return _run(words, prompt_text if reflector == "claude" else f"{SYSTEM}\n\n{prompt_text}", settings.wait_s, read)
+    given = {"USD": f"{settings.max_usd:g}", "SYSTEM": SYSTEM}
+    words = [given.get(word, word) for word in CLIENTS[reflector]]
+    prompt = prompt_text if "SYSTEM" in CLIENTS[reflector] else f"{SYSTEM}\n\n{prompt_text}"
+    return _run(words, prompt, settings.wait_s, _READERS[reflector])
 
 
 def _run(words: Sequence[str], prompt: str, wait_s: float, read: Callable[[str], Answer]) -> Answer:
@@ -332,21 +333,7 @@ def _read_gemini(out: str) -> Answer:
     return Answer(text if isinstance(text, str) else "", "", None, read, written, next(iter(models), ""))
 
 
-CLIENTS: dict[str, tuple[Sequence[str], Callable[[str], Answer]]] = {
-    "claude": (
-        (
-            *("claude", "-p", "--settings", _SETTINGS, "--setting-sources", "", "--strict-mcp-config"),
-            *("--no-session-persistence", "--tools", "", "--effort", "low", "--max-budget-usd", _USD),
-            *("--system-prompt", SYSTEM, "--output-format", "json"),
-        ),
-        _read_claude,
-    ),
-    "codex": (("codex", "exec", "--json", "--skip-git-repo-check", "--sandbox", "read-only", "-"), _read_codex),
-    "gemini": (
-        ("gemini", "-p", "Answer what is asked above, with the JSON object alone.", "--output-format", "json"),
-        _read_gemini,
-    ),
-}
+_READERS = {"claude": _read_claude, "codex": _read_codex, "gemini": _read_gemini}
 
 
 def _plain(out: str) -> Answer:

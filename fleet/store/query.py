@@ -354,15 +354,6 @@ class Discoveries(_Table):
         """Return the discoveries to show, by time."""
         return self._entries(f"WHERE {_SHOWN} ORDER BY at, id", self._policy().cut)
 
-    def shared_behind(self, generation: int, row: int, count: int) -> list[tuple[Discovery, tuple[int, int]]]:
-        """Return the branch's lines that changed after a place: each with its place, a generation and a row."""
-        query = (
-            "SELECT base, generation, rowid FROM discovery WHERE base IS NOT NULL AND generation >= ? "
-            "AND (generation, rowid) > (?, ?) ORDER BY generation, rowid LIMIT ?"
-        )
-        rows = self._rows(query, generation, generation, row, count)
-        return [(DISCOVERIES.decode(raw), (place, number)) for raw, place, number in rows]
-
     def retracted(self) -> set[str]:
         """Return the ids of retracted entries."""
         return {row[0] for row in self._rows("SELECT DISTINCT retracts FROM discovery WHERE retracts != ''")}

@@ -464,6 +464,14 @@ class Workspace:
         if message not in self.warnings:
             self.warnings.append(message)
 
+    @contextmanager
+    def warned(self, trouble: str) -> Iterator[None]:
+        """Turn an error in the block into a warning, which begins with ``trouble``: the block is not what was asked."""
+        try:
+            yield
+        except FleetError as why:
+            self.warn(f"{trouble}: {why}")
+
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def locked(self, wait_s: float = limits.LOCK_WAIT_S) -> AbstractContextManager[None]:

@@ -194,12 +194,6 @@ def _table(
     )
 
 
-def unknown_phrases(texts: Iterable[str]) -> list[str]:
-    """Return the texts of ``[triggers] without`` that are no phrase in any language."""
-    known = {"signs", *(row.text for row in _table(LANGUAGES).phrases)}
-    return [text for text in texts if _bare(text) not in known]
-
-
 def _bare(text: str) -> str:
     return _own(text).lstrip("^~").removesuffix(_GERUND)
 

@@ -277,7 +277,7 @@ def test_a_list_that_is_empty_since_all_writers_are_blocked_says_so(stage):
     stage.run("tank", "sync")
     stage.run("tank", "block", "velma")
     for words in ((), ("--all",)):
-        assert "left out here: their writers are blocked" in stage.run("tank", "patterns", *words).stdout
+        assert "or left out here (`fleet status`)" in stage.run("tank", "patterns", *words).stdout
     start = stage.run("tank", "start").stdout
     assert "1 lesson is left out here: their writers are blocked" in start
     assert "No lesson and no discovery stands here" not in start

@@ -446,14 +446,6 @@ def test_what_is_written_and_looked_at_meanwhile_is_no_fault(stage):
             assert not [each for each in told["findings"] if each["level"] in ("warning", "error")]
 
 
-def test_a_phrase_that_fleet_has_not_got_is_named_where_it_is_taken_out(w: Stage) -> None:
-    phrases = '["you forgot", "you forgott", "signs"]'
-    told = w.run("w", "config", "set", "triggers.without", phrases).stderr
-    assert "no phrase of fleet's: you forgott;" in told
-    found = json.loads(w.run("w", "doctor", "--json", expect=None).stdout)
-    assert any("no phrase of fleet's: you forgott" in str(each) for each in found["findings"])
-
-
 @pytest.mark.parametrize(
     ("section", "key", "value"),
     [

@@ -14,7 +14,7 @@ import pytest
 
 from fleet import hook as entry
 from fleet.hosts import local
-from fleet.hosts.local import Alarm, Call, TimeUpError
+from fleet.hosts.local import Call, TimeUpError, alarm
 from fleet.recall import ready
 from fleet.store.database import SCHEMA_NUMBER, Local
 from tests import commands
@@ -292,14 +292,14 @@ def test_what_goes_wrong_leaves_the_memory(remembering, monkeypatch, capfd):
 
 def test_a_limit_inside_a_limit_leaves_the_outer_one(place):
     def sleep_in(limit_s: float) -> None:
-        with Alarm(limit_s):
+        with alarm(limit_s):
             time.sleep(30)
 
     def nested() -> None:
-        with Alarm(0.5):
+        with alarm(0.5):
             with pytest.raises(TimeUpError):
                 sleep_in(0.1)
-            with Alarm(30):
+            with alarm(30):
                 pass
             time.sleep(30)
 

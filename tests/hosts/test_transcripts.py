@@ -9,7 +9,6 @@ import pytest
 
 from fleet.hosts import transcripts
 from fleet.text.signals import objections
-from tests.hosts.conftest import SESSION
 
 HEAD = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the "
@@ -87,16 +86,6 @@ def test_a_refused_call_with_words_is_a_strong_signal_with_the_call_beside_it_an
     assert f"**User flagged:** {WORDS}\n    (Refused Bash: git push --force)\n" in entry
     assert "rejection (confidence=strong)" in entry
     assert "Note: The user's" not in entry
-
-
-def test_a_session_that_an_earlier_fleet_began_goes_on_where_that_one_read_to(talk):
-    talk.write(call("t1", command="git push"), result("t1", WITH_WORDS["today"]))
-    notes = talk.place.folder / ".fleet/told" / SESSION
-    notes.parent.mkdir(parents=True)
-    notes.write_text(f"1795262400000 0a0b0c0d read 7\n1795262400000 0a0b0c0e read {talk.path.stat().st_size}\n")
-    assert not talk.stop()
-    talk.write(call("t2", command="git push"), result("t2", WITH_WORDS["today"]))
-    assert "fleet learn" in talk.stop()["reason"]
 
 
 def test_a_turn_in_which_nothing_was_refused_takes_no_room_in_the_sessions_notes(talk):

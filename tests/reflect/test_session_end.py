@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.app import consolidating, flagging, learning, lessons, session_end, sleeping, undoing
+from fleet.app import consolidating, doctor, flagging, learning, lessons, session_end, sleeping, undoing
 from fleet.app import inbox as deciding
 from fleet.hosts import sessions
 from fleet.hosts.local import Call, LocalFolder
@@ -638,10 +638,10 @@ def test_a_reflector_that_misbehaves_is_a_record_and_nothing_else(w, talk, tmp_p
 
 def test_where_the_rules_are_asked_nobody_is_told_to_choose_them(w, monkeypatch):
     monkeypatch.setenv("REFLECTION_DAILY_CAP_USD", "much")
-    _, what, means, do = next(iter(session_end.findings(w, "velma")))
-    assert "REFLECTION_DAILY_CAP_USD" in what
-    assert means.startswith("nothing waits")
-    assert "--use rules" not in do
+    [found, _] = doctor._reflection(w, "velma")
+    assert "REFLECTION_DAILY_CAP_USD" in found.what
+    assert found.means.startswith("nothing waits")
+    assert "--use rules" not in found.do
 
 
 def test_a_reflector_that_never_ran_has_cost_nothing(w, talk):
@@ -663,7 +663,7 @@ def test_a_session_waits_while_the_reflector_is_not_on_the_path_as_a_services_ma
     LocalFolder(str(w.root)).hear(talk.session, "claude-code", "velma", str(talk.path), has_ended=True)
     [done] = session_end.reflect_due(w)
     assert (done.is_deferred, done.why) == (True, "deferred: codex is not on the PATH")
-    assert next(iter(session_end.findings(w, "velma")))[1] == "codex is not on the PATH"
+    assert next(doctor._reflection(w, "velma")).what == "codex is not on the PATH"
     assert records.spent(w, "2026-05-09") == 0
     program = tmp_path / "codex"
     program.write_text(f"#!/bin/sh\ncat >{tmp_path}/asked.txt\necho '{answer()}'\n")
@@ -797,8 +797,8 @@ def test_a_limit_that_nobody_can_read_spends_nothing_and_is_named(w, talk, tmp_p
     assert (shown.usd, why in shown.why) == (0, True)
     done = session_end.reflect(w, "velma", talk.path)
     assert (done.is_deferred, why in done.why, times_asked(tmp_path)) == (True, True, 0)
-    [found] = session_end.findings(w, "velma")
-    assert why in found[1]
+    [found] = doctor._reflection(w, "velma")
+    assert why in found.what
     monkeypatch.setenv(name, " ")
     assert session_end.reflect_due(w)[0].record.outcome == "success"
     assert times_asked(tmp_path) == 1
@@ -814,10 +814,10 @@ def test_a_limit_that_nobody_can_read_spends_nothing_and_is_named(w, talk, tmp_p
 )
 def test_a_variable_that_nobody_can_read_is_named_while_the_rules_are_asked_too(w, monkeypatch, name, value, words):
     monkeypatch.setenv(name, value)
-    unread, now = session_end.findings(w, "velma")
-    assert (unread[0], f"{name}={value!r}: {words}" in unread[1], now[0]) == ("note", True, "ok")
+    unread, now = doctor._reflection(w, "velma")
+    assert (unread.level, f"{name}={value!r}: {words}" in unread.what, now.level) == ("note", True, "ok")
     monkeypatch.setenv(name, "45")
-    assert [each[0] for each in session_end.findings(w, "velma")] == ["ok"]
+    assert [each.level for each in doctor._reflection(w, "velma")] == ["ok"]
 
 
 def test_a_session_that_somebody_named_runs_the_next_day_too_where_it_was_deferred(w, clock, tmp_path, monkeypatch):
