@@ -81,7 +81,6 @@ KEYS = {name: tuple(words.split()) for name, words in tables(_DATA).items()}
 _TO_BE_INFERRED = "its pattern is still to be inferred"
 _GARBLED = "it has bytes that are no UTF-8 (they read as \ufffd); it is taken once the file is saved as UTF-8"
 _UNDONE = "it was undone"
-_PRIVATE = "it is private"
 _SAID_TWICE = "its entry says something else in that field already, and an entry teaches one lesson"
 _TOO_LONG = f"longer than the {limits.PAGE_LINE_BYTES_MAX // 2**20} MiB that are read of a line"
 _LABEL = r"(?i)(?:learned|learning|lesson|insight|investigation|rule|memory|note)\s*[:：]\s+"
@@ -242,7 +241,7 @@ def _reason_to_skip(record: Mapping[str, Any]) -> str:
     if record.get("retracted") is True or status in KEYS["gone"]:
         return status if status in KEYS["gone"] else "retracted"
     if "privat" in _text_in(record, "scope").casefold():
-        return _PRIVATE
+        return notes.PRIVATE
     if record.get("superseded_by"):
         return "superseded"
     is_issue = "issue_type" in record or ({"priority", "status"} <= record.keys() and "dependencies" in record)
@@ -469,7 +468,8 @@ def _from_note(note: Note) -> Lesson:
 
 def _from_entry(entry: corrections_md.Entry) -> Lesson | SkippedPiece:
     """Return an entry as a lesson. A bare one, a heading and a paragraph, has its lesson in the heading."""
-    if reason := _UNDONE if entry.is_undone else _PRIVATE if entry.is_private else _GARBLED if entry.is_garbled else "":
+    reasons = ((entry.is_undone, _UNDONE), (entry.is_private, notes.PRIVATE), (entry.is_garbled, _GARBLED))
+    if reason := next((reason for holds, reason in reasons if holds), ""):
         return SkippedPiece(entry.line, reason, entry.pattern or entry.title)
     is_bare = not (entry.wrong or entry.source or entry.auto)
     text = entry.pattern or (entry.title if is_bare else "")

@@ -354,3 +354,24 @@ def test_an_entry_that_cannot_be_counted_is_named_once_by_a_sync_and_counts_when
     write(right)
     assert "1 line out" in stage.run("w", "sync").stdout
     assert status(stage)["not_taken"] == []
+
+
+PRIVATE_FORMS = {
+    "items": "## Told\n- **Rule:** {}\n- **Scope:** private\n",
+    "paragraph": "**Mistake:** I named it\n**Rule:** {}\n**Scope:** `private`\n",
+    "table": "| Mistake | Rule | Scope |\n|---|---|---|\n| named it | {} | private |\n",
+    "heading": "### {}\nRight: Call it the project\nScope: private\n",
+}
+
+
+@pytest.mark.parametrize("form", PRIVATE_FORMS)
+def test_what_has_private_as_its_scope_in_another_form_stays_here_and_is_named(stage, form):
+    stage.join("velma", "w")
+    log(stage).parent.mkdir(parents=True, exist_ok=True)
+    log(stage).write_text(
+        f"# Corrections\n\n{PRIVATE_FORMS[form].format('Never mention Project Falcon in a public issue')}"
+    )
+    done = stage.run("w", "sync")
+    assert "0 lines out" in done.stdout
+    assert "it is private" in done.stderr
+    assert known(stage) == {}
