@@ -621,7 +621,8 @@ def test_what_a_log_or_a_record_calls_private_is_not_imported(bench, w, how):
 def test_a_comment_beside_a_lesson_is_no_part_of_it(bench, w):
     page = bench.folder / "lessons.md"
     page.write_text(
-        "# Lessons\n\n- Never push to main on a Friday <!-- velma 2106feba -->\n- Write `<!-- -->` comments in plain words\n"
+        "# Lessons\n\n- Never push to main on a Friday <!-- velma 2106feba -->\n"
+        "- Write `<!-- -->` comments in plain words\n"
         "\n**Rule:** Always pin the wheels of numpy <!-- added in March -->\n\n"
         "| Mistake | Rule |\n|---|---|\n| named none | Name a zone in every date <!-- y --> |\n"
     )
