@@ -96,7 +96,7 @@ def promote_logged(
 ) -> tuple[str, int]:
     """Promote a lesson at once if what was just logged or merged makes it due.
 
-    Returns the memory's path, or "", and the number of the lesson's occurrences in all wordings; 0: not compared.
+    Returns the memory's path, or "", and the number of the lesson's occurrences in all wordings; 0: of one, or unknown.
 
     ``near``: ids of lessons that may say the same in other words.
     """
@@ -108,7 +108,7 @@ def promote_logged(
     if near:
         lessons = records_of(workspace, agent, current_clusters(workspace))
     lesson = _whole(lessons, pattern_id, agent)
-    whole = lesson.count("seen") if lesson is not None else 0
+    whole = lesson.count("seen") if lesson is not None and lessons.wordings(lesson.id) else 0
     if lesson is None or not Evidence(agent, settings).due([lesson]):
         return "", whole
     try:

@@ -52,7 +52,7 @@ class LogResult(msgspec.Struct, dict=True):
         entry: id of the entry in the log; "" if nothing was logged, or it cannot be counted yet.
         is_first: True if this occurrence made the lesson present, which was unknown, or retired.
         promoted: name of the file to which this occurrence promoted the lesson; "" for none.
-        whole: number of its occurrences in all wordings that say the same; 0 if they were not compared.
+        whole: number of its occurrences in all wordings that say the same; 0 if it has one, or they were not compared.
         retired_by: who had retired the lesson that this occurrence brought back; "" for nobody.
     """
 

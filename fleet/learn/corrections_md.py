@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from crdt import clock
-from fleet.model import names
-from fleet.model.names import LOGGED, pattern_id
-from fleet.text import markdown
+from fleet.model import limits, names
+from fleet.model.names import FIELDS, LOGGED, normalise, pattern_id
+from fleet.text import markdown, screening
 
 FILE_NAME = "corrections.md"
 INDENT = "    "
@@ -132,12 +132,13 @@ class Entry(NamedTuple):
         pattern: the generalizable lesson; empty when it is missing or still to be inferred. Where an entry has none,
             this and ``right`` are those stated later, at the end of the page.
         is_undone: its last mark undid it.
+        is_private: its lesson is: a mark says so, or, without one, the scope of an entry.
         beside: numbers of the lines below the heading that are no part of the entry: those after the end of a value,
             and those before the fields if one of these is the right way.
         unread: line and text of each value whose field has another value already.
         category: what the lesson is about, one word or two; may be empty.
         trigger: the step before which the lesson is shown; may be empty.
-        scope: audience of the lesson, if a person named it.
+        scope: audience of the lesson, if a person named it; "private" for all that reads like it.
         auto: a hook wrote it (User flagged, Signal, or Source: auto-detected).
         id: the id that its content gives it.
         is_garbled: True if a text that it shares has U+FFFD, and the page has invalid UTF-8.
@@ -163,6 +164,7 @@ class Entry(NamedTuple):
     scope: str = ""
     id: str = ""
     is_undone: bool = False
+    is_private: bool = False
     is_garbled: bool = False
     beside: tuple[int, ...] = ()
     unread: tuple[tuple[int, str], ...] = ()
@@ -183,6 +185,37 @@ class Entry(NamedTuple):
     def shared(self) -> tuple[str, ...]:
         """The texts that leave this machine."""
         return self.pattern, self.right, *(getattr(self, name) for name in LOGGED), *self.tags
+
+    @property
+    def counted_for(self) -> str:
+        """Id of the lesson that its record names, else of the one with the words of its pattern."""
+        return self.record.pattern if self.record is not None else pattern_id(self.pattern)
+
+    @property
+    def lesson(self) -> str:
+        """The pattern as it may be stored in a line; "" if it cannot, or was copied from fleet's output."""
+        clean = "" if screening.injected_id(self.pattern) else self.clean(self.pattern)
+        return clean if normalise(clean) else ""
+
+    @property
+    def is_waiting(self) -> bool:
+        """True where a person has to mend it before it is counted."""
+        return self.record is None and bool(self.pattern) and (self.is_garbled or bool(self.obstacle))
+
+    @property
+    def obstacle(self) -> str:
+        """What is wrong with its texts, so that they cannot be stored; "" for nothing."""
+        if self.scope not in _SCOPES:  # a slip would share what was meant to be private
+            return f"its scope is {self.scope[:40]!r}, and private or clan can be one; it is taken once that is mended"
+        if any(_clean(text) and not self.clean(text) for text in self.shared):
+            return f"a text of it is longer than {limits.TEXT_BYTES_MAX:,} bytes; it is taken once it is shorter"
+        return "" if self.lesson else "its lesson has no words of its own"
+
+    @staticmethod
+    def clean(text: str) -> str:
+        """Return a field as it may be stored in a line; "" if it is too long, since nothing is cut."""
+        clean = _clean(text)
+        return clean if len(clean.encode()) <= limits.TEXT_BYTES_MAX else ""
 
     @property
     def heading_hash(self) -> str:
@@ -345,10 +378,13 @@ class Log(NamedTuple):
             for record in records:
                 unbound.pop(record.id if record is not None else "", None)
             _bind_edited(self.entries, records, unbound)
-        entries = (
+        entries = [
             each._replace(id=id_, record=record, is_undone=record is not None and self.is_undone(record.id))
             for each, id_, record in zip(self.entries, ids, records, strict=True)
-        )
+        ]
+        named = {each.counted_for for each in entries if each.scope == _PRIVATE}
+        if private := {id_ for id_ in named.union(self.marks) if id_.startswith("p-") and self.marks.get(id_, 1) % 2}:
+            entries = [each._replace(is_private=each.counted_for in private) for each in entries]
         return self._replace(entries=tuple(entries))
 
 
@@ -391,6 +427,8 @@ _TO_BE_INFERRED = (
 )
 _AUTO_DETECTED = r"(?i)[\s(\[]*auto[- ]?detected\b"
 _PLACEHOLDER_CHARS_MAX = 200
+_SCOPES = next(field.values for field in FIELDS if field.name == "scope")
+_PRIVATE = "private"
 
 
 class _Block:
@@ -663,6 +701,10 @@ def blank_entries(data: bytes, *, is_waiting_own: bool = False) -> tuple[list[by
     return lines, entries
 
 
+def _clean(text: str) -> str:
+    return screening.one_line(screening.screen(text).text)
+
+
 _LINE_ENDS = re.compile(r"\s*[\r\n]+\s*")
 
 
@@ -749,7 +791,8 @@ def _entry(block: _Block) -> Entry:
     wrong = block.value("wrong") or block.value("flagged")
     right = block.value("right") or _joined(block.body)
     source, pattern = block.value("source"), block.value("pattern")
-    more: dict[str, Any] = {name: fold(block.value(name)) for name in (*LOGGED, "scope")}
+    more: dict[str, Any] = {name: fold(block.value(name)) for name in LOGGED}
+    scope = block.value("scope").translate(_NO_MARKS).strip(_AROUND).casefold()
     is_detected = re.match(_AUTO_DETECTED, source.translate(_NO_MARKS)) is not None
     return Entry(
         line=block.line,
@@ -765,6 +808,7 @@ def _entry(block: _Block) -> Entry:
         content=_content(block.when, block.title, wrong, right, source, pattern),
         tags=tuple(tag for part in re.split("[,，、]", block.value("tags")) if (tag := fold(part).strip("#`"))),
         **more,
+        scope=_PRIVATE if "privat" in scope else scope,
         beside=(*(block.body_numbers if block.value("right") else ()), *block.beside),
         unread=block.unread(),
     )

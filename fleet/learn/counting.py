@@ -146,11 +146,11 @@ class CountedLog:
         id_ = entry.record.pattern if entry.record is not None else ""
         private = self._workspace.private(self._agent, id_)
         lesson = self._workspace.patterns.lesson(id_) if private is None else fold(private)
-        if lesson is None or normalise(_clean(entry.pattern)) != normalise(lesson.text):
+        if lesson is None or normalise(Entry.clean(entry.pattern)) != normalise(lesson.text):
             return False
         # If the lesson is unchanged, another field was edited; each of several entries may have its own right way.
         rest = {"correct": entry.right, "trigger": entry.trigger} if pattern_id(entry.pattern) == id_ else {}
-        return all(not text or lesson.fields.get(name) == _clean(text) for name, text in rest.items())
+        return all(not text or lesson.fields.get(name) == Entry.clean(text) for name, text in rest.items())
 
     def mark(self, entry: str, *, is_undone: bool) -> bool | None:
         """Mark an entry in the log as undone, or as stated again; the next ``reconcile`` counts it accordingly.
@@ -184,7 +184,7 @@ class CountedLog:
         """Return the right ways in the log by pattern, the last one first."""
         rights: dict[str, list[str]] = {}
         for entry in reversed(self.read_log().entries):
-            if entry.record is not None and (right := _clean(entry.right)):
+            if entry.record is not None and (right := Entry.clean(entry.right)):
                 rights.setdefault(entry.record.pattern, []).append(right)
         return rights
 
@@ -377,9 +377,9 @@ class _Backlog:
     def append_records(self, wait_s: float) -> bool:
         """Append a record to the log for each usable entry without one; return False if the log changed meanwhile."""
         fresh = [
-            (entry, self._counted_under(entry, lesson))
+            (entry, self._counted_under(entry, entry.lesson))
             for entry in self.read.log.entries
-            if entry.record is None and not entry.is_garbled and (lesson := _lesson_text(entry))
+            if entry.record is None and entry.pattern and not entry.is_waiting
         ]
         if not fresh:
             return True
@@ -443,7 +443,7 @@ class _Owed:
         self._log, self._counted = read.log, read.counted
         stated = [(entry.record, entry) for entry in read.log.entries if entry.record is not None]
         self._entries = {record.id: entry for record, entry in stated}
-        private = (record.pattern for record, entry in stated if entry.scope.casefold().startswith(PRIVATE))
+        private = (record.pattern for record, entry in stated if entry.scope == PRIVATE)
         self._named_private = frozenset(private)
         self._keys = _part_keys(writer.agent, read.log.records)
 
@@ -575,9 +575,9 @@ class _Owed:
     def _values(self, entry: Entry) -> dict[str, object]:
         """Return the fields of an entry that may enter a line."""
         extra = self._workspace.shared_fields()
-        values: dict[str, object] = {"text": _lesson_text(entry), "correct": _clean(entry.right)}
-        values["tags"] = sorted({clean for tag in entry.tags if (clean := _clean(tag))})[: limits.TAGS_MAX]
-        return values | {field: _clean(getattr(entry, field)) for field in (*LOGGED, *extra)}
+        values: dict[str, object] = {"text": entry.lesson, "correct": Entry.clean(entry.right)}
+        values["tags"] = sorted({clean for tag in entry.tags if (clean := Entry.clean(tag))})[: limits.TAGS_MAX]
+        return values | {field: Entry.clean(getattr(entry, field)) for field in (*LOGGED, *extra)}
 
 
 def _marked(records: Sequence[Record]) -> dict[str, int]:
@@ -616,15 +616,3 @@ def _part_keys(agent: str, records: Sequence[Record]) -> dict[str, str]:
 
 def _part_key(agent: str, head: str, pattern: str, number: int) -> str:
     return _hash(f"{agent}\0{head}\0{pattern}\0{number}".encode())[:16]
-
-
-def _clean(text: str) -> str:
-    """Return a field as it may be stored in a line; "" if it is too long, since nothing is cut."""
-    clean = screening.one_line(screening.screen(text).text)
-    return clean if len(clean.encode()) <= limits.TEXT_BYTES_MAX else ""
-
-
-def _lesson_text(entry: Entry) -> str:
-    """Return the entry's pattern as it may be stored in a line; "" if it cannot, or was copied from fleet's output."""
-    clean = "" if screening.injected_id(entry.pattern) else _clean(entry.pattern)
-    return clean if normalise(clean) else ""

@@ -240,6 +240,8 @@ def _reason_to_skip(record: Mapping[str, Any]) -> str:
     status = _text_in(record, "status").casefold()
     if record.get("retracted") is True or status in KEYS["gone"]:
         return status if status in KEYS["gone"] else "retracted"
+    if "privat" in _text_in(record, "scope").casefold():
+        return notes.PRIVATE
     if record.get("superseded_by"):
         return "superseded"
     is_issue = "issue_type" in record or ({"priority", "status"} <= record.keys() and "dependencies" in record)
@@ -427,9 +429,9 @@ def read_beside(log: bytes) -> Iterator[Item]:
     """Yield the notes of people in an agent's own log, beside the entries that are counted."""
     lines, entries = corrections_md.blank_entries(log, is_waiting_own=True)
     yield from (SkippedPiece(line, _SAID_TWICE, text) for entry, _ in entries for line, text in entry.unread)
-    garbled = (entry for entry, _ in entries if entry.record is None and entry.is_garbled)
-    named = (entry for entry in garbled if entry.pattern or not entry.auto)
-    yield from (SkippedPiece(entry.line, _GARBLED, entry.pattern or entry.title) for entry in named)
+    waiting = (entry for entry, _ in entries if entry.is_waiting)
+    named = ((each, _GARBLED if each.is_garbled else each.obstacle) for each in waiting)
+    yield from (SkippedPiece(entry.line, reason, entry.pattern) for entry, reason in named)
     for match in re.finditer(LEFT_OUT, log):
         yield SkippedPiece(log.count(b"\n", 0, match.start()) + 1, _TOO_LONG, f"{int(match[1]):,} bytes")
     yield from _read_notes(corrections_md.FILE_NAME, lines)
@@ -466,8 +468,9 @@ def _from_note(note: Note) -> Lesson:
 
 def _from_entry(entry: corrections_md.Entry) -> Lesson | SkippedPiece:
     """Return an entry as a lesson. A bare one, a heading and a paragraph, has its lesson in the heading."""
-    if entry.is_undone or entry.is_garbled:
-        return SkippedPiece(entry.line, _UNDONE if entry.is_undone else _GARBLED, entry.pattern or entry.title)
+    reasons = ((entry.is_undone, _UNDONE), (entry.is_private, notes.PRIVATE), (entry.is_garbled, _GARBLED))
+    if reason := next((reason for holds, reason in reasons if holds), ""):
+        return SkippedPiece(entry.line, reason, entry.pattern or entry.title)
     is_bare = not (entry.wrong or entry.source or entry.auto)
     text = entry.pattern or (entry.title if is_bare else "")
     if not text:

@@ -210,8 +210,9 @@ class LogPage:
 
 
 def _without_own(page: bytes) -> bytes:
-    """Return the lines of a page outside its own entries, without blank lines, and the notes on overlong lines."""
-    lines = corrections_md.blank_entries(page, is_waiting_own=True)[0]
+    """Return what a sync may have to name: the lines of a page outside its own entries, and what is wrong in these."""
+    lines, entries = corrections_md.blank_entries(page, is_waiting_own=True)
+    lines += [entry.content.encode() for entry, _ in entries if entry.unread or entry.is_waiting]
     lines += [match[0] for match in re.finditer(LEFT_OUT, page)]
     return b"".join(line for line in lines if line.strip() and not line.startswith(b"<!-- fleet "))
 

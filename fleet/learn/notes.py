@@ -64,13 +64,14 @@ ABOUT = "it is about the page"
 _LAYOUT = "it describes the project"
 TEMPLATE = "it is a template"
 TASK = "it is a task to tick off"
+PRIVATE = "it is private"
 NO_SENTENCE = "it is no sentence that says something by itself"
 NO_ADVICE = "it describes, and says nothing to do or to heed"
 _PROSE = "it is prose around the lessons"
 _STRUCK = "it was struck out, or replaced by a later one"
 _TOO_LONG = f"it is a line of more than {BLOCK_CHARS_MAX // 2:,} characters"
 TWICE = "it stands here twice"
-TABLE = "no column of this table is known to hold lessons"
+_TABLE = "no column of this table is known to hold lessons"
 _NOTHING_LEARNED = "its fields say nothing that was learned"
 QUESTION = "it is a question"
 HEADING = "it is a heading with nothing under it"
@@ -202,9 +203,12 @@ class _Form:
         is_second = (has_both and "wrong" in new) or (is_entry and not roles.isdisjoint({"wrong", "right", "rule"}))
         return (is_second and not self.is_whole) or any(each.label == fields[0].label for each, _ in self.fields)
 
-    def is_gone(self) -> bool:
-        """Return whether its status says that the entry is obsolete."""
-        return any(field.label in _STATUS_LABELS and _GONE.match(" ".join(each).upper()) for field, each in self.fields)
+    def reason_to_skip(self) -> str:
+        """Return what its scope or status says against it: that it is private, or obsolete."""
+        if any(field.label == "scope" and "privat" in field.value.casefold() for field, _ in self.fields):
+            return PRIVATE
+        status = (" ".join(each).upper() for field, each in self.fields if field.label in _STATUS_LABELS)
+        return _STRUCK if any(map(_GONE.match, status)) else ""
 
     def awaits(self, text: str) -> bool:
         """Return whether a text is marked as right, and the last field says what is wrong."""
@@ -420,15 +424,15 @@ class _Page:
         return _Form(line, form.title, form.when, form.category, is_whole=form.is_whole)
 
     def _finish(self, form: _Form) -> None:
-        notes = [] if form.is_gone() else list(form.notes())
+        reason = form.reason_to_skip()
+        notes = [] if reason else list(form.notes())
         for note in notes:
             self._add(note)
         if not notes or any(field.role == "wrong" for field, _ in form.fields):
             self._skip(_PROSE, *form.story)
         if not notes and form.fields:
             texts = (text for field, values in form.fields for text in values or [field.value])
-            reason = _STRUCK if form.is_gone() else _NOTHING_LEARNED
-            self.items.append(SkippedPiece(form.line, reason, " ".join([form.title, *texts])))
+            self.items.append(SkippedPiece(form.line, reason or _NOTHING_LEARNED, " ".join([form.title, *texts])))
 
     # --- blocks without fields
 
@@ -589,7 +593,7 @@ class _Page:
         roles = [Label(cell).role for cell in header]
         known_roles = {role[0] for role in roles if role} & CONTENT_ROLES
         if not known_roles:
-            self._skip(TABLE, block)
+            self._skip(_TABLE, block)
             return
         for line, row in enumerate(rows, block.line + 1):
             if all(set(cell) <= set("-: ") for cell in row):

@@ -294,7 +294,7 @@ class Page(NamedTuple):
 
     @staticmethod
     def content_lines(text: str, chars_max: int) -> list[str]:
-        """Return the lines of a page, with "" for each line that is no content, so that all keep their numbers.
+        """Return the lines of a page without comments, with "" for what is no content, so that all keep their numbers.
 
         No content are front matter, lines of more than ``chars_max``, conflict markers, and marks of fences that never
         close, which so hide nothing but themselves.
@@ -304,7 +304,13 @@ class Page(NamedTuple):
             lines[index] = ""
         lines = ["" if len(line) > chars_max or _is_conflict_marker(line) else line for line in lines]
         fenced = {index for first, last in _closed_fences(lines).items() for index in range(first, last + 1)}
-        return ["" if index not in fenced and _fence_mark(line) else line for index, line in enumerate(lines)]
+        for index, line in enumerate(lines):
+            if index not in fenced and _fence_mark(line):
+                lines[index] = ""
+            elif "<!--" in line:
+                shown, _, opened = _split_comments(line, 0)
+                lines[index] = shown + ("" if opened is None else line[opened:])
+        return lines
 
 
 def _key(title: str) -> str:

@@ -304,3 +304,74 @@ def test_a_lesson_that_the_clan_has_is_not_made_private_by_an_entry(stage):
     log(stage).write_text(f"{log(stage).read_text()}\n## 2026-11-30 — Told\n**Pattern:** {text}\n**Scope:** private\n")
     assert "1 line out" in stage.run("w", "sync").stdout
     assert known(stage)[text]["seen"] == 2
+
+
+@pytest.mark.parametrize("scope", ["privat", "`private`", "**Private**", '"private"', "keep private"])
+def test_a_scope_that_reads_like_private_is_private(stage, scope):
+    stage.join("velma", "w")
+    text = "Never mention Project Falcon in a public issue"
+    log(stage).parent.mkdir(parents=True, exist_ok=True)
+    log(stage).write_text(f"## 2026-11-30 — Told\n**What I got wrong:** w\n**Pattern:** {text}\n**Scope:** {scope}\n")
+    assert "0 lines out" in stage.run("w", "sync").stdout
+    assert known(stage)[text]["seen"] == 1
+
+
+LONG = "Pin the digest of every base image. " * 250
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "right", "reason"),
+    [
+        ("Scope", "personal", "clan", "private or clan"),
+        ("Correct approach", LONG, "docker pull NAME@sha256:...", "longer than 8,192 bytes"),
+        ("Pattern", LONG, "Pin the digest of every base image", "longer than 8,192 bytes"),
+        ("Pattern", "!!!", "Pin the digest of every base image", "no words"),
+        ("Pattern", "Pin it (seen 3 by velma; p-d837fb5f3504f5db)", "Pin the digest of every base image", "no words"),
+        ("Pattern", "Pin the caf\udce9", "Pin the digest of every base image", "UTF-8"),
+    ],
+)
+def test_an_entry_that_cannot_be_counted_is_named_once_by_a_sync_and_counts_when_it_is_mended(
+    stage, field, wrong, right, reason
+):
+    stage.join("velma", "w")
+    stage.correct("w", "Quote every variable in a shell script")
+    stage.run("w", "sync")
+    before = log(stage).read_bytes()
+    values = {"What I got wrong": "w", "Correct approach": "r", "Pattern": "A lesson by hand"}
+
+    def write(value: str) -> None:
+        fields = (f"**{name}:** {text}" for name, text in (values | {field: value}).items())
+        page = "\n".join(["", "## 2026-11-30 — Told", *fields, ""])
+        log(stage).write_bytes(before + page.encode("utf-8", "surrogateescape"))
+
+    write(wrong)
+    done = stage.run("w", "sync")
+    assert "0 lines out" in done.stdout
+    assert "not taken" in done.stderr
+    assert reason in done.stderr
+    assert "not taken" not in stage.run("w", "sync").stderr
+    assert [reason in each["reason"] for each in status(stage)["not_taken"]] == [True]
+    write(right)
+    assert "1 line out" in stage.run("w", "sync").stdout
+    assert status(stage)["not_taken"] == []
+
+
+PRIVATE_FORMS = {
+    "items": "## Told\n- **Rule:** {}\n- **Scope:** private\n",
+    "paragraph": "**Mistake:** I named it\n**Rule:** {}\n**Scope:** `private`\n",
+    "table": "| Mistake | Rule | Scope |\n|---|---|---|\n| named it | {} | private |\n",
+    "heading": "### {}\nRight: Call it the project\nScope: private\n",
+}
+
+
+@pytest.mark.parametrize("form", PRIVATE_FORMS)
+def test_what_has_private_as_its_scope_in_another_form_stays_here_and_is_named(stage, form):
+    stage.join("velma", "w")
+    log(stage).parent.mkdir(parents=True, exist_ok=True)
+    log(stage).write_text(
+        f"# Corrections\n\n{PRIVATE_FORMS[form].format('Never mention Project Falcon in a public issue')}"
+    )
+    done = stage.run("w", "sync")
+    assert "0 lines out" in done.stdout
+    assert "it is private" in done.stderr
+    assert known(stage) == {}

@@ -593,3 +593,43 @@ def test_a_record_of_wrong_and_right_is_read_and_its_author_is_whom_it_names(ben
     bench.run(w, "import", "memory.jsonl")
     (lesson,) = bench.patterns(w)["patterns"]
     assert (lesson["text"], lesson["agents"]) == ("Pull and rebase before each push", [author])
+
+
+@pytest.mark.parametrize("how", ["scope", "mark", "record", "json"])
+def test_what_a_log_or_a_record_calls_private_is_not_imported(bench, w, how):
+    """The log of another folder of one's own, say: the next sync would send it."""
+    text = "Never mention Project Falcon in a public issue"
+    if how in {"mark", "record"}:
+        bench.run("there", "init", "--agent", "velma")
+        bench.correct("there", text)
+        page = bench.folder / "there/agents/velma/corrections.md"
+        bench.run("there", "edit", bench.patterns("there")["patterns"][0]["id"], "--set", "scope=private")
+        if how == "record":
+            bench.correct("there", text, wrong="the same again")
+    elif how == "scope":
+        page = bench.folder / "corrections.md"
+        entry = f"**What I got wrong:** w\n**Pattern:** {text}\n"
+        page.write_text(f"## 2026-11-30 — Told\n{entry}**Scope:** private\n\n## 2026-11-30 — Again\n{entry}")
+    else:
+        page = bench.folder / "lessons.jsonl"
+        page.write_text(json.dumps({"pattern": text, "scope": "private"}))
+    took = take_in(bench, w, page)
+    assert took["patterns"] == 0
+    assert set(took["skipped"]) == {"it is private"}
+
+
+def test_a_comment_beside_a_lesson_is_no_part_of_it(bench, w):
+    page = bench.folder / "lessons.md"
+    page.write_text(
+        "# Lessons\n\n- Never push to main on a Friday <!-- velma 2106feba -->\n"
+        "- Write `<!-- -->` comments in plain words\n"
+        "\n**Rule:** Always pin the wheels of numpy <!-- added in March -->\n\n"
+        "| Mistake | Rule |\n|---|---|\n| named none | Name a zone in every date <!-- y --> |\n"
+    )
+    take_in(bench, w, page)
+    assert {each["text"] for each in bench.patterns(w)["patterns"]} == {
+        "Never push to main on a Friday",
+        "Write `<!-- -->` comments in plain words",
+        "Always pin the wheels of numpy",
+        "Name a zone in every date",
+    }

@@ -551,6 +551,7 @@ def test_real_corrections_at_once_in_one_workspace_all_count(bench):
     said = [process.communicate(timeout=60) for process in running]
     assert [process.returncode for process in running] == [0] * 6, said
     assert {int(out.split(" seen ")[1].split(" ")[0]) for out, _ in said} == set(range(1, 7)), "each was told its turn"
+    assert "wordings" not in "".join(out for out, _ in said), "it has one, whatever others count meanwhile"
     assert bench.seen("velma") == {LESSON: 6}
     bench.sync("velma")
     [found] = bench.edition()
