@@ -237,7 +237,9 @@ def edit(
     is_hidden = any((each.field, each.value) == (SCOPE, PRIVATE) for each in changes)
     # A sync that has begun may send the lesson until it ends.
     with workspace.lock("sync") if is_hidden else nullcontext(), workspace.writing(agent) as writer:
-        lesson = find(workspace, prefix)
+        record = find(workspace, prefix)
+        members = [record] if record.scope == PRIVATE else _members(workspace, record)
+        lesson = merged(members)  # of a merged lesson the record that speaks for it: an edit of another one shows nowhere
         for each in changes:
             each.check_known(lesson)
         _check_kept(workspace, changes, is_private=workspace.private(agent, lesson.id) is not None)
@@ -248,12 +250,13 @@ def edit(
             draft.summary = f"edited {lesson.id}: {', '.join(LABELS.get(each.field, each.field) for each in changed)}"
             draft.fields = [Field(lesson.id, each.field, lesson.fields.get(each.field), each.value) for each in changed]
     names = sorted({each.field for each in changed})
-    if {*names} & {*_WORDS} and lesson.id in AgentMemory(workspace, agent).standing().lessons:
+    ids = {each.id for each in members}
+    if {*names} & {*_WORDS} and not ids.isdisjoint(AgentMemory(workspace, agent).standing().lessons):
         workspace.reports.append(f"the memory has it as it was: fleet demote {lesson.id} && fleet promote {lesson.id}")
     if is_hidden:
         workspace.reports.append("nothing more of it leaves this machine; what was sent before stays with the clan")
     secrets = tuple(sorted({kind for each in changes for kind in each.secrets}))
-    return find(workspace, lesson.id), names, secrets
+    return merged(_members(workspace, find(workspace, lesson.id))), names, secrets
 
 
 def _check_kept(workspace: Workspace, changes: Sequence[_Change], *, is_private: bool) -> None:

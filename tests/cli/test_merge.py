@@ -189,6 +189,20 @@ def test_a_merge_is_not_done_again_once_a_lesson_of_it_is_private(stage):
     assert "my own trick" not in stage.run("velma", "sync", "--dry-run").stdout
 
 
+def test_an_edit_of_a_merged_lesson_is_shown_whichever_of_its_ids_is_named(stage):
+    stage.join("velma")
+    shown, hidden = sorted(stage.correct("velma", text) for text in (AWK, AGAIN))
+    stage.run("velma", "merge", shown, hidden)
+    for words, field in (("text=Substitute user input with awk", "text"), ("category=shell", "category")):
+        edited = json.loads(stage.run("velma", "edit", hidden, "--set", words, "--json").stdout)
+        assert edited["id"] == shown
+        [lesson] = stage.patterns("velma")["patterns"]
+        assert lesson[field] == edited["fields"][field]["value"] == words.partition("=")[2]
+    assert "Substitute user input" in stage.run("velma", "edit", hidden).stdout
+    stage.run("velma", "undo")
+    assert [each["category"] for each in stage.patterns("velma")["patterns"]] == [""]
+
+
 def test_the_sessions_of_a_merged_lesson_are_at_most_so_many_since_each_record_counts_its_own(stage):
     stage.run("w", "init", "--agent", "velma")
     ids = [stage.correct("w", text, "--session", "s") for text in ("Quote every path", "Put paths into quotes")]
