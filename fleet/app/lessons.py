@@ -225,7 +225,7 @@ def edit(
     Raises:
         UsageError: a field that is not set this way, or a value that it cannot have.
         RefusedError: beyond a limit.
-        NoError: there is no such lesson.
+        NoError: there is no such lesson, or it is merged and would be private.
     """
     changes = [_Change.parse(each) for each in assignments]
     for each in changes:
@@ -240,6 +240,8 @@ def edit(
         record = find(workspace, prefix)
         members = [record] if record.scope == PRIVATE else _members(workspace, record)
         lesson = merged(members)  # of a merged lesson the record that speaks for it: an edit of another one shows nowhere
+        if is_hidden:
+            counting.CountedLog(workspace, agent).check_alone(record.id)
         for each in changes:
             each.check_known(lesson)
         _check_kept(workspace, changes, is_private=workspace.private(agent, lesson.id) is not None)
