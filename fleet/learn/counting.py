@@ -251,15 +251,15 @@ def add_stamp(writer: Writer) -> str:
 
 
 def reconcile_all(workspace: Workspace, wait_s: float = limits.LOCK_WAIT_S) -> int:
-    """Count the logs of all agents that write here; return how many lines were written."""
+    """Count the logs of all agents as which this process writes; return how many lines were written."""
     if workspace.is_read_only:
         return 0
     if workspace.state.get(_MOVING):
         with workspace.locked(wait_s):
             _finish_moves(workspace)
     written = 0
-    default = workspace.default_agent()
-    for agent in sorted({*workspace.agents_here(), *([default] if default else [])}):
+    default = "" if workspace.lease() else workspace.default_agent()
+    for agent in sorted({*workspace.agents_writing(), *([default] if default else [])}):
         page = workspace.files.page(CountedLog(workspace, agent).log_file())
         if page and not _read_note(workspace, agent).covers(page):
             with workspace.writing(agent, wait_s) as writer:
