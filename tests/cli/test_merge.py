@@ -208,6 +208,22 @@ def test_a_merged_lesson_does_not_become_private_since_its_words_stand_in_anothe
     assert text not in stage.run("velma", "sync", "--dry-run").stdout
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Never deploy without a backup of the database", "Never deploy with a backup of the database"),
+        ("Never commit unless the tests pass", "Never commit if the tests pass"),
+    ],
+)
+def test_two_lessons_of_which_one_denies_twice_are_not_counted_as_one(stage, one, other):
+    stage.join("velma")
+    stage.correct("velma", one)
+    told = log(stage, "velma", other).stdout
+    assert "same lesson?" not in told
+    assert "differs in negation" in told
+    assert stage.seen("velma") == {one: 1, other: 1}
+
+
 def test_an_edit_of_a_merged_lesson_is_shown_whichever_of_its_ids_is_named(stage):
     stage.join("velma")
     shown, hidden = sorted(stage.correct("velma", text) for text in (AWK, AGAIN))
