@@ -239,7 +239,7 @@ def edit(
     with workspace.lock("sync") if is_hidden else nullcontext(), workspace.writing(agent) as writer:
         record = find(workspace, prefix)
         members = [record] if record.scope == PRIVATE else _members(workspace, record)
-        lesson = merged(members)  # of a merged lesson the record that speaks for it: an edit of another one shows nowhere
+        lesson = merged(members)  # its id is that of the record which is shown: an edit of another one shows nowhere
         if is_hidden:
             counting.CountedLog(workspace, agent).check_alone(record.id)
         for each in changes:

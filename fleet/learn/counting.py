@@ -97,7 +97,7 @@ class CountedLog:
         _finish_moves(self._workspace)
 
     def check_alone(self, pattern: str) -> None:
-        """Raise ``NoError`` for a merged lesson, which cannot be private: a merge writes its words into other records."""
+        """Raise ``NoError`` for a merged lesson, which cannot be private: other records may have its words."""
         if others := [each for each in self._workspace.patterns.group(pattern) if each != pattern]:
             raise NoError(
                 f"{pattern} is merged with {screening.listed(others)}, which may have its words and is the clan's. "
