@@ -225,7 +225,7 @@ def edit(
     Raises:
         UsageError: a field that is not set this way, or a value that it cannot have.
         RefusedError: beyond a limit.
-        NoError: there is no such lesson.
+        NoError: there is no such lesson, or it is merged and would be private.
     """
     changes = [_Change.parse(each) for each in assignments]
     for each in changes:
@@ -237,7 +237,11 @@ def edit(
     is_hidden = any((each.field, each.value) == (SCOPE, PRIVATE) for each in changes)
     # A sync that has begun may send the lesson until it ends.
     with workspace.lock("sync") if is_hidden else nullcontext(), workspace.writing(agent) as writer:
-        lesson = find(workspace, prefix)
+        record = find(workspace, prefix)
+        members = [record] if record.scope == PRIVATE else _members(workspace, record)
+        lesson = merged(members)  # its id is that of the record which is shown: an edit of another one shows nowhere
+        if is_hidden:
+            counting.CountedLog(workspace, agent).check_alone(record.id)
         for each in changes:
             each.check_known(lesson)
         _check_kept(workspace, changes, is_private=workspace.private(agent, lesson.id) is not None)
@@ -248,12 +252,13 @@ def edit(
             draft.summary = f"edited {lesson.id}: {', '.join(LABELS.get(each.field, each.field) for each in changed)}"
             draft.fields = [Field(lesson.id, each.field, lesson.fields.get(each.field), each.value) for each in changed]
     names = sorted({each.field for each in changed})
-    if {*names} & {*_WORDS} and lesson.id in AgentMemory(workspace, agent).standing().lessons:
+    ids = {each.id for each in members}
+    if {*names} & {*_WORDS} and not ids.isdisjoint(AgentMemory(workspace, agent).standing().lessons):
         workspace.reports.append(f"the memory has it as it was: fleet demote {lesson.id} && fleet promote {lesson.id}")
     if is_hidden:
         workspace.reports.append("nothing more of it leaves this machine; what was sent before stays with the clan")
     secrets = tuple(sorted({kind for each in changes for kind in each.secrets}))
-    return find(workspace, lesson.id), names, secrets
+    return merged(_members(workspace, find(workspace, lesson.id))), names, secrets
 
 
 def _check_kept(workspace: Workspace, changes: Sequence[_Change], *, is_private: bool) -> None:

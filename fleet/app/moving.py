@@ -425,6 +425,8 @@ def _upgrade_branch(workspace: Workspace, *, yes: bool) -> tuple[str, int]:
         agrees = "nobody on this machine has agreed to it: `fleet upgrade --yes` does, and converts it"
         why_not = f"{needed.shown} is {needed.origin}, and {agrees}"
         return f"the clan's branch was not converted: {why_not}", RefusedError.exit_code
+    except RefusedError as newer:
+        return f"the clan's branch stays as it is: {newer}. Install the newest fleet here", newer.exit_code
     except FleetError as why:
         again = "Run `fleet upgrade` again when it can be reached"
         return f"the clan's branch was not converted ({why}). {again}", why.exit_code

@@ -143,9 +143,7 @@ def promote_all(workspace: Workspace) -> list[Due]:
     agent's memory is a warning: lessons are safe, and the next sync tries again.
     """
     promoted: list[Due] = []
-    if workspace.is_read_only:
-        return promoted
-    for agent in workspace.agents_here():
+    for agent in workspace.agents_writing():
         with workspace.warned(f"{agent}'s memory was not updated"), workspace.writing(agent) as writer:
             with workspace.snapshot():  # nobody else writes meanwhile
                 lessons = records_of(workspace, agent, current_clusters(workspace))

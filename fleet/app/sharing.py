@@ -247,7 +247,7 @@ def _hooks(workspace: Workspace, promoted: list[str]) -> Hooks:
         _purge_received_secrets(workspace)
 
     def inspect(fetched: list[Line], before: Callable[[str], Line | None] | None) -> None:
-        for agent in workspace.agents_here():  # first: else what a copy of this folder counted would seem foreign
+        for agent in workspace.agents_writing():  # first: else what a copy of this folder counted would seem foreign
             counting.reconcile(workspace.writer(agent))
         follow_marks(workspace, fetched)
         restore.give_up_names(workspace, fetched, before)
@@ -265,7 +265,7 @@ def _count_and_promote(workspace: Workspace, *, knows_tree: bool = False) -> lis
     if knows_tree or workspace.tree.head():
         counting.keep_private(workspace)
     _take_logs(workspace)
-    for agent in workspace.agents_here():
+    for agent in workspace.agents_writing():
         Findings(workspace, agent).take_waiting()
     Embeddings(workspace).embed_new()  # promotion compares lessons by their meaning, too
     promoted = [each.text for each in reflecting.promote_all(workspace)]
@@ -281,7 +281,7 @@ def _count_and_promote(workspace: Workspace, *, knows_tree: bool = False) -> lis
 
 def _take_logs(workspace: Workspace) -> None:
     """Import the lessons that people wrote into the logs here in another form; report them, and warn of the others."""
-    for agent in [] if workspace.is_read_only else workspace.agents_here():
+    for agent in workspace.agents_writing():
         with Runs(workspace).recording(agent, "import") as draft:
             imported = LogPage(workspace, agent).take()
             imported.note(draft)

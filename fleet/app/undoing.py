@@ -386,6 +386,8 @@ class _Undoing:
             try:
                 own = fold(workspace.own_notes(self._agent, field.id) or Line(field.id), workspace.policy())
                 lesson = own if is_own else find(workspace, field.id, is_worded=False)
+                if (field.name, field.after) == (SCOPE, PRIVATE):
+                    CountedLog(workspace, self._agent).check_alone(field.id)
             except NoError as why:
                 self._left.append(str(why))
                 return

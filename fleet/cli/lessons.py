@@ -297,7 +297,7 @@ def _edit(
     """Set fields of a lesson. Without --set: show who set what, and when."""
     with output.opened() as workspace:
         if not assignments:
-            _show_history(finding.find(workspace, pattern, is_read=True))
+            _show_history(lessons.show(workspace, pattern)[1])
             return
         lesson, changed, secrets = lessons.edit(workspace, output.agent_in(workspace), pattern, assignments)
         names = ", ".join(LABELS.get(each, each) for each in changed)

@@ -22,7 +22,7 @@ from fleet.learn import corrections_md
 from fleet.learn.corrections_md import BY_HAND, PART, RELAPSED, Entry, Log, Record
 from fleet.model import edits, limits
 from fleet.model import line as lines
-from fleet.model.errors import BusyError
+from fleet.model.errors import BusyError, NoError
 from fleet.model.line import Line
 from fleet.model.names import LOGGED, normalise, pattern_id
 from fleet.model.pattern import PRIVATE, SCOPE, fold
@@ -95,6 +95,14 @@ class CountedLog:
         _finish_moves(self._workspace)  # one that was cut short while the caller waited would be forgotten
         _note_moves(self._workspace, [(self._agent, pattern, scope)])
         _finish_moves(self._workspace)
+
+    def check_alone(self, pattern: str) -> None:
+        """Raise ``NoError`` for a merged lesson, which cannot be private: other records may have its words."""
+        if others := [each for each in self._workspace.patterns.group(pattern) if each != pattern]:
+            raise NoError(
+                f"{pattern} is merged with {screening.listed(others)}, which may have its words and is the clan's. "
+                f"Nothing was changed; `fleet unmerge {pattern}` parts them, then make it private"
+            )
 
     def keep_private(self) -> None:
         """Keep private what the private file says is, where shared files or the log came from before it said so.
@@ -243,15 +251,15 @@ def add_stamp(writer: Writer) -> str:
 
 
 def reconcile_all(workspace: Workspace, wait_s: float = limits.LOCK_WAIT_S) -> int:
-    """Count the logs of all agents that write here; return how many lines were written."""
+    """Count the logs of all agents as which this process writes; return how many lines were written."""
     if workspace.is_read_only:
         return 0
     if workspace.state.get(_MOVING):
         with workspace.locked(wait_s):
             _finish_moves(workspace)
     written = 0
-    default = workspace.default_agent()
-    for agent in sorted({*workspace.agents_here(), *([default] if default else [])}):
+    default = "" if workspace.lease() else workspace.default_agent()
+    for agent in sorted({*workspace.agents_writing(), *([default] if default else [])}):
         page = workspace.files.page(CountedLog(workspace, agent).log_file())
         if page and not _read_note(workspace, agent).covers(page):
             with workspace.writing(agent, wait_s) as writer:

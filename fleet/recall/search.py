@@ -25,6 +25,7 @@ from fleet.store.query import Patterns
 from fleet.store.semantic import Embeddings
 from fleet.store.workspace import Workspace
 from fleet.text import similarity
+from fleet.text.dates import to_ms
 from fleet.text.screening import one_line, readable, strip_controls
 
 KINDS = PATTERN, DISCOVERY, CORRECTION, JOURNAL = ("pattern", "discovery", "correction", "journal")
@@ -80,7 +81,7 @@ class _Hit(NamedTuple):
         id: id of the pattern or discovery, else "".
         where: file and line of a page's section: ``agents/velma/JOURNAL.md:12``; "" for a hit with an id.
         snippet: the part that matches, on one line; until ``_displayed`` the rest of its text.
-        at: its time, a stamp or a heading's date; "" if unknown.
+        at: its time, a stamp; "" if unknown.
         changed: who edited which field of a pattern, in words.
     """
 
@@ -305,7 +306,8 @@ class _Sources:
             lesson = max(lessons, key=lambda each: each.is_present, default=None)
             is_retired = lesson is not None and not lesson.is_present
             if not is_retired or self._everything:
-                said = section.head, section.body, page.agent, section.when
+                ms = to_ms(section.when)
+                said = section.head, section.body, page.agent, "" if ms is None else clock.pack(ms)
                 hit = _Hit(page.kind, "", where, *said, retired=is_retired)
                 found.append((lesson.id if lesson is not None else id_ or where, hit))
         return found

@@ -53,7 +53,7 @@ PARTNERS_MAX = 20
 _POSTINGS_MAX = 1_000
 """Greatest number of postings that are read to find the partners of a text."""
 
-_META, _COMPARED = "clusters 3", "compared 3"  # counted on when texts are compared in another way
+_META, _COMPARED = "clusters 4", "compared 4"  # counted on when texts are compared in another way
 _KEEP_WAIT_S = 1.0
 _SHOWN_CHARS = 160
 

@@ -143,9 +143,9 @@ class Exchange(msgspec.Struct, eq=False):
         with workspace.locked():
             _check_format(tree, commit)  # even of a known commit, which fleet 0.1 may have fetched
             self._take(commit)
-        if workspace.lease() and not workspace.state.get("pulled"):
-            # From now on, all that earlier jobs wrote under the lease is known.
-            workspace.state.put(pulled=workspace.lease())
+        if not workspace.state.get("pulled"):
+            # From now on, all that earlier jobs wrote under a lease is known.
+            workspace.state.put(pulled=workspace.wall())
         return commit
 
     def _take(self, commit: Mark) -> None:

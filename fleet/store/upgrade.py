@@ -10,6 +10,7 @@ from pathlib import Path
 
 from crdt import clock
 from fleet.model import line, pattern
+from fleet.model.errors import RefusedError
 from fleet.model.line import Line
 from fleet.model.version_1 import converted
 from fleet.store import consent
@@ -42,13 +43,18 @@ def _converted_file(path: str, data: bytes) -> tuple[bytes, int]:
 
 
 def converted_tree(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files of a branch that change when its lines are converted; none if they are converted already."""
+    """Return the files of a branch that change when its lines are converted; none if they are converted already.
+
+    Raises ``RefusedError`` for a branch of a newer format.
+    """
     changed: dict[str, bytes] = {}
+    if (number := _number(files.get(FORMAT, b""))) > FORMAT_NUMBER:
+        raise RefusedError(f"its lines have the format {number}, and this fleet writes {FORMAT_NUMBER}")
     for path, data in files.items():
         if Kind.of(path) is PATTERNS:
             new, count = _converted_file(path, data)
             changed |= {path: new} if count else {}
-    if files and (changed or _number(files.get(FORMAT, b"")) < FORMAT_NUMBER):
+    if files and (changed or number < FORMAT_NUMBER):
         changed[FORMAT] = FORMAT_TEXT
     return changed
 

@@ -296,6 +296,12 @@ class Workspace:
         lease = [name for name in [self.lease()] if name and self.state.get("pulled")]
         return sorted({*lease, *(r.name for r in current if r is not None)})
 
+    def agents_writing(self) -> list[str]:
+        """Return the agents as which this process may write: all that are here, under a lease its agent alone."""
+        if lease := "" if self.is_read_only else self.lease():
+            return [] if self._is_lease_unread() else [names.agent_of(lease)]
+        return [] if self.is_read_only else self.agents_here()
+
     def former_replicas(self) -> list[str]:
         """Return the replicas under which no agent writes here any more, but perhaps elsewhere.
 
@@ -308,7 +314,7 @@ class Workspace:
     def lease(self) -> str:
         """Return the replica that is lent to this process, or ""; raise ``UsageError`` for an invalid name."""
         lent = self.world.lent()
-        if lent and (not names.is_replica(lent) or not names.is_agent(names.agent_of(lent))):
+        if lent and not _is_lease(lent):
             raise UsageError(
                 f"FLEET_REPLICA={lent[:60]!r} is no replica's name: <agent>.<8 hex digits>, such as ci.0a1b2c3d. "
                 "Name one, or unset it"
@@ -317,9 +323,9 @@ class Workspace:
 
     @property
     def is_read_only(self) -> bool:
-        """True where nobody may write here: an ephemeral folder, and no lease. False if the register is damaged."""
+        """True where nobody may write here: an ephemeral folder, no valid lease. False if the register is damaged."""
         with suppress(FleetError):
-            return self.replicas().ephemeral and not self.lease()
+            return self.replicas().ephemeral and not _is_lease(self.world.lent())
         return False
 
     @property
@@ -344,11 +350,14 @@ class Workspace:
 
     def check_lease(self) -> None:
         """Raise ``NoError`` if earlier jobs' lines under this lease were not read: totals would start at zero again."""
-        if (lease := self.lease()) and self.is_in_a_clan and not self.state.get("pulled"):
+        if (lease := self.lease()) and self._is_lease_unread():
             raise NoError(
-                f"{lease} is lent, and what was written under it before is not read yet: nothing was logged. "
-                "Run `fleet sync` first"
+                f"{lease} is lent, and what was written under it before is not read yet: run `fleet sync` first. "
+                "Nothing was changed"
             )
+
+    def _is_lease_unread(self) -> bool:
+        return self.is_in_a_clan and not self.state.get("pulled")
 
     def mint(self, agent: str) -> Replica:
         """Mint a new replica for an agent. The caller holds the write lock."""
@@ -586,6 +595,10 @@ class Workspace:
         self.state.close()
         for notes in self._notes.values():
             notes.close()
+
+
+def _is_lease(name: str) -> bool:
+    return names.is_replica(name) and names.is_agent(names.agent_of(name))
 
 
 _REFRESH_WAIT_S = 0.3

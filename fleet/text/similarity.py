@@ -437,10 +437,13 @@ def _parsed(pieces: list[tuple[str, str]], stems: Mapping[str, str]) -> ParsedTe
     number = 0
     for index, (kind, lexeme) in enumerate(pieces):
         folded = lexeme.casefold()
-        if kind == "mark" or (kind == "word" and folded in _words("clauses")):
+        is_joined = folded in ("and", "or") and any(w.casefold() in negators for _, w in pieces[index + 1 : index + 3])
+        if kind == "mark" or is_joined or (kind == "word" and folded in _words("clauses")):
             number, clause = number + 1, []
             if folded == "then":  # a word of ``_FIRST``, too
                 clauses.append([_Word(folded, folded, number)])
+            if folded == "unless":  # "if not"
+                clause.append(_Word(folded, folded, number, is_negator=True))
             clauses.append(clause)
             continue
         following, after = pieces[index + 1] if index + 1 < len(pieces) else ("", "")
@@ -499,11 +502,15 @@ def _other_numbers(mine: frozenset[tuple[str, str]], theirs: frozenset[tuple[str
 
 
 def _is_denied(mine: ParsedText, theirs: ParsedText) -> bool:
-    """Return whether one denies what the other asserts, while both deny nothing in common."""
+    """Return whether one denies what the other asserts, while both deny nothing in common.
+
+    Of the same words, one may deny once more than the other: "never without" and "never with".
+    """
     if (mine.stems, mine.asserted, mine.denied) == (theirs.stems, theirs.asserted, theirs.denied):
         after = [_denied_first(wording) for wording in (mine, theirs)]  # "why, not what" and "what, not why"
         return bool(after[0]) and bool(after[1]) and after[0].isdisjoint(after[1])
-    if (mine.denied & theirs.denied) - mine.asserted - theirs.asserted:
+    is_odd = sum(word.is_negator for word in mine.words + theirs.words) % 2 == 1
+    if (mine.denied & theirs.denied) - mine.asserted - theirs.asserted and not (is_odd and mine.stems == theirs.stems):
         return False
     return bool((mine.denied & theirs.asserted) - mine.asserted or (theirs.denied & mine.asserted) - theirs.asserted)
 

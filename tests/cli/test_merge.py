@@ -189,6 +189,55 @@ def test_a_merge_is_not_done_again_once_a_lesson_of_it_is_private(stage):
     assert "my own trick" not in stage.run("velma", "sync", "--dry-run").stdout
 
 
+@pytest.mark.parametrize("is_undo", [False, True])
+def test_a_merged_lesson_does_not_become_private_since_its_words_stand_in_another_record(stage, is_undo):
+    stage.join("velma")
+    ids = [stage.correct("velma", text) for text in ("Use my own trick with the base", "Close each connection")]
+    shown, private = sorted(ids)
+    if is_undo:
+        stage.run("velma", "edit", private, "--set", "scope=private")
+        stage.run("velma", "edit", private, "--set", "scope=clan")
+        [run, *_] = json.loads(stage.run("velma", "undo", "--list", "--json").stdout)["runs"]
+    stage.run("velma", "merge", private, shown, "--force")
+    words = ("undo", run["id"]) if is_undo else ("edit", private, "--set", "scope=private")
+    said = stage.run("velma", *words, expect=0 if is_undo else 1)
+    assert f"{private} is merged with {shown}" in said.stdout + said.stderr
+    stage.run("velma", "unmerge", private)  # as the message says
+    [text] = {each["text"] for each in stage.patterns("velma")["patterns"] if each["id"] == private}
+    stage.run("velma", "edit", private, "--set", "scope=private")
+    assert text not in stage.run("velma", "sync", "--dry-run").stdout
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Never deploy without a backup of the database", "Never deploy with a backup of the database"),
+        ("Never commit unless the tests pass", "Never commit if the tests pass"),
+    ],
+)
+def test_two_lessons_of_which_one_denies_twice_are_not_counted_as_one(stage, one, other):
+    stage.join("velma")
+    stage.correct("velma", one)
+    told = log(stage, "velma", other).stdout
+    assert "same lesson?" not in told
+    assert "differs in negation" in told
+    assert stage.seen("velma") == {one: 1, other: 1}
+
+
+def test_an_edit_of_a_merged_lesson_is_shown_whichever_of_its_ids_is_named(stage):
+    stage.join("velma")
+    shown, hidden = sorted(stage.correct("velma", text) for text in (AWK, AGAIN))
+    stage.run("velma", "merge", shown, hidden)
+    for words, field in (("text=Substitute user input with awk", "text"), ("category=shell", "category")):
+        edited = json.loads(stage.run("velma", "edit", hidden, "--set", words, "--json").stdout)
+        assert edited["id"] == shown
+        [lesson] = stage.patterns("velma")["patterns"]
+        assert lesson[field] == edited["fields"][field]["value"] == words.partition("=")[2]
+    assert "Substitute user input" in stage.run("velma", "edit", hidden).stdout
+    stage.run("velma", "undo")
+    assert [each["category"] for each in stage.patterns("velma")["patterns"]] == [""]
+
+
 def test_the_sessions_of_a_merged_lesson_are_at_most_so_many_since_each_record_counts_its_own(stage):
     stage.run("w", "init", "--agent", "velma")
     ids = [stage.correct("w", text, "--session", "s") for text in ("Quote every path", "Put paths into quotes")]

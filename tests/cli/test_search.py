@@ -1,6 +1,7 @@
 """``fleet search``, as it is typed."""
 
 import json
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -45,6 +46,19 @@ def test_a_correction_is_found_at_once_and_a_retired_lesson_no_more(stage):
     assert hits(stage, "velma", "sed", "--kind", "pattern", "--all")[0]["retired"]
     stage.run("velma", "restore", lesson)
     assert len(hits(stage, "velma", "sed", "--kind", "pattern")) == 1
+
+
+def test_the_time_of_what_is_found_in_a_page_is_one_of_rfc_3339(stage):
+    stage.join("velma")
+    stage.correct("velma", "Never build a sed expression from user input")
+    log = stage.folder / "velma/agents/velma/corrections.md"
+    log.write_text(log.read_text() + "\n## 2026-03-15 14:30Z — sed mangled it\n")
+    stage.run("velma", "journal", "--title", "Port the sed scripts")
+    found = hits(stage, "velma", "sed", "--kind", "correction", "--kind", "journal")
+    times = {hit["text"]: hit["at"] for hit in found}
+    assert len(times) == 3
+    assert times["sed mangled it"] == "2026-03-15T14:30:00.000Z"
+    assert not [at for at in times.values() if not re.fullmatch(r"[0-9-]{10}T[0-9:]{8}\.[0-9]{3}Z", at)]
 
 
 def test_a_contradiction_is_named_once_though_the_other_lesson_has_two_wordings(stage):

@@ -128,6 +128,48 @@ def test_a_lease_is_its_agents_and_nobody_elses(stage):
     assert "copy" not in stage.run("alone", "sync").stderr
 
 
+def test_a_job_that_could_not_read_the_clan_says_so_and_counts_what_it_logged_later(stage):
+    stage.join("velma")
+    job(stage, "earlier", ("sync",), correct(LESSON), ("sync",))
+    env = {"FLEET_REPLICA": LENT}
+    away = stage.remote.rename(stage.folder / "away.git")
+    stage.run("run", "init", "--ephemeral", "--remote", str(stage.remote), "--yes", expect=5, **env)
+    stage.run("run", *correct(LESSON), **env)
+    assert "git ls-remote" in stage.run("run", "sync", expect=5, **env).stderr  # not: run `fleet sync` first
+    away.rename(stage.remote)
+    stage.run("run", "sync", **env)
+    stage.run("velma", "sync")
+    assert stage.seen("velma") == {LESSON: 2}
+
+
+def test_a_sync_without_the_lease_has_read_what_earlier_jobs_wrote_under_it(stage):
+    stage.join("velma")
+    stage.run("velma", "sync")
+    assert "not read yet" not in stage.run("velma", *correct("first here"), FLEET_REPLICA=LENT).stderr
+    job(stage, "run", ("sync",), correct(LESSON), ("sync",))
+    stage.run("velma", "sync", FLEET_REPLICA=LENT)
+    assert stage.seen("velma") == {LESSON: 1, "first here": 1}
+
+
+def test_a_job_syncs_beside_the_log_of_another_agent_which_waits(stage):
+    stage.join("velma")
+    job(stage, "run", ("sync",), correct(LESSON))
+    other = {"FLEET_REPLICA": "cd.0a1b2c3d"}
+    told = [stage.run("run", "sync", **other), stage.run("run", *correct("of cd"), **other)]
+    told += [stage.run("run", "sync", **other), stage.run("run", "sync", FLEET_REPLICA=LENT)]
+    assert not [each.stderr for each in told if "belongs to" in each.stderr]
+    stage.run("velma", "sync")
+    assert stage.seen("velma") == {LESSON: 1, "of cd": 1}
+
+
+def test_under_a_lease_that_is_none_an_ephemeral_workspace_is_only_read(stage):
+    stage.join("velma")
+    job(stage, "run", ("sync",))
+    for words in (correct(LESSON), ("discover", "--problem", "It hangs", "--solution", "Restart the server")):
+        assert "FLEET_REPLICA" in stage.run("run", *words, expect=2, FLEET_REPLICA="ci.zz").stderr
+    assert not [*(stage.folder / "run/agents").rglob("corrections.md")]  # nobody would ever count it there
+
+
 def test_a_workspace_in_which_somebody_writes_does_not_become_ephemeral(stage):
     stage.run("alone", "init", "--agent", "velma")
     settings = stage.folder / "alone/fleet.toml"

@@ -63,6 +63,10 @@ SAME = [
     ("Pin dependency versions in CI", "In CI pin the versions of dependencies"),
     ("Never push directly to main", "Don't push to main directly"),
     ("Check every input", "Check all inputs"),
+    ("Do not edit generated files and do not commit them", "Do not edit or commit generated files"),
+    ("Don't log secrets or tokens", "Don't log secrets and don't log tokens"),
+    ("Never commit unless the tests pass", "Don't commit if the tests do not pass"),
+    ("Don't push while CI is not green", "Never push unless CI is green"),
     ("禁止在循环里查询数据库", "不要在循环中查询数据库"),
 ]
 
@@ -120,6 +124,12 @@ DIFFERENT = [
     ("启用外键约束", "禁用外键约束", "opposite"),
     ("使用同步写入", "使用异步写入", "opposite"),
     ("Keep the lock while writing", "Release the lock while writing", "opposite"),
+    # a second negation
+    ("Never deploy without a backup", "Never deploy with a backup", "negation"),
+    ("No test without an assertion", "No test with an assertion", "negation"),
+    ("Don't push if CI is not green", "Don't push if CI is green", "negation"),
+    ("Never commit unless the tests pass", "Never commit if the tests pass", "negation"),
+    ("Don't merge until nobody objects", "Don't merge until somebody objects", "negation"),
     ("Rotate the logs weekly", "Logs must be rotated monthly", "opposite"),
     ("提交之前先运行测试", "提交之后再运行测试", "opposite"),
     # order

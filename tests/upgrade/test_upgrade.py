@@ -558,6 +558,20 @@ def test_an_upgrade_that_left_the_branch_as_it_was_says_so_with_its_exit_code(tm
         assert said in done.stdout
 
 
+def test_an_upgrade_says_of_a_branch_of_a_newer_format_that_the_fleet_here_is_too_old(tmp_path, remote):
+    root = old_workspace(tmp_path / "velma", remote)
+    work = tmp_path / "work"
+    (work / ".fleet-format").write_text("3\n")
+    git(work, "add", "-A")
+    git(work, "commit", "-q", "-m", "by a newer fleet")
+    git(work, "push", "-q", str(remote), "fleet")
+    before = branch(remote)
+    done = fleet(root, "upgrade", "--yes")
+    assert done.returncode == 3
+    assert "the format 3" in done.stdout
+    assert branch(remote) == before
+
+
 def test_a_correction_is_logged_whatever_waits_for_an_upgrade(tmp_path, remote):
     root = old_workspace(tmp_path / "velma", remote)
     before = files_of(root)
