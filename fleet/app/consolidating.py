@@ -20,6 +20,7 @@ from fleet.reflect.inbox import Inbox
 from fleet.reflect.observations import Statement, Whose
 from fleet.reflect.records import Record, Records, Written
 from fleet.reflect.reflection import Reflection
+from fleet.store.files import is_plain
 from fleet.store.runs import Draft, Edit, Runs
 from fleet.store.workspace import Workspace
 from fleet.text.markdown import rows
@@ -515,7 +516,7 @@ def _planned(workspace: Workspace, gates: Gates, days: int | None) -> Consolidat
 
 def _pages(workspace: Workspace, folder: str, bytes_max: int) -> dict[str, bytes]:
     """Return the first ``bytes_max`` bytes of each Markdown file of a folder, by path."""
-    paths = (path for path in sorted((workspace.root / folder).glob("*.md")) if not path.is_symlink())
+    paths = sorted((workspace.root / folder).glob("*.md"))
     return {f"{folder}/{path.name}": _head_of(workspace, path, bytes_max) for path in paths}
 
 
@@ -525,12 +526,12 @@ def _edits(files: Mapping[str, str], before: Mapping[str, bytes]) -> tuple[Edit,
 
 
 def _head_of(workspace: Workspace, path: Path, bytes_max: int) -> bytes:
-    """Return the beginning of a file: empty for a pipe or a link, a NUL byte for a file that cannot be read."""
-    try:
-        with workspace.files.open(path) as file:
-            return file.read(bytes_max) or b""
-    except (OSError, DiskError):
-        return b"\0"
+    """Return the beginning of a file; a NUL byte for one that cannot be read, or is a link, a pipe or a folder."""
+    with suppress(OSError, DiskError):
+        if is_plain(path):
+            with workspace.files.open(path) as file:
+                return file.read(bytes_max)
+    return b"\0"
 
 
 def _blocks(workspace: Workspace, since: str) -> list[Block]:

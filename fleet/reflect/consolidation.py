@@ -187,7 +187,7 @@ class Topic(NamedTuple):
             return cls(path, trouble=f"is larger than the {FILE_BYTES_MAX:,} bytes that are read")
         text = data.decode("utf-8", "replace").removeprefix("\ufeff")
         if "\0" in text or "\ufffd" in text:
-            return cls(path, trouble="is no UTF-8 text")
+            return cls(path, trouble="is no plain file of UTF-8 text")
         front = Page.front_matter(text)
         if not front and text.startswith("---"):
             return cls(path, trouble="has front matter that cannot be read")
@@ -366,7 +366,7 @@ def _ranked(before: Iterable[str], topic_at: Mapping[str, Topic]) -> tuple[list[
 
 
 def _has_room(text: str) -> bool:
-    return len(text.splitlines()) <= INDEX_LINES_MAX and len(text.encode()) <= INDEX_BYTES_MAX
+    return len(text.splitlines()) <= INDEX_LINES_MAX and len(text.encode("utf-8", "surrogateescape")) <= INDEX_BYTES_MAX
 
 
 def _pointed_to(line: str) -> tuple[str, str]:
