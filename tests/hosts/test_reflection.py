@@ -213,19 +213,34 @@ def test_done_reflects_on_the_session_that_was_heard_of_last(place, talk):
     assert "saved" in place.fleet("done", "--session", SESSION).stdout, "a person may have it done again"
 
 
+def test_done_tells_what_the_reflection_saved_though_the_scratchpad_cannot_be_written(place, talk):
+    place.fleet("init", "--agent", "tank")
+    (place.folder / ".agents.local.md").symlink_to(place.home / "mine.md")
+    (place.folder / ".agents/logs").mkdir(parents=True)
+    for ago in range(1, 4):  # what came up in three sessions becomes a row
+        day = time.strftime("%Y-%m-%d", time.gmtime(time.time() - ago * 86_400))
+        said = f"## Session 10:00 UTC\n\n<!-- tank s{ago} -->\n\n### Patterns Learned\n\n- pin node 18 for the docs\n"
+        (place.folder / f".agents/logs/{day}.md").write_text(f"# Daily Log\n\n{said}")
+    place.hook("UserPromptSubmit", {"transcript_path": str(talk.path), "prompt_id": "1", "prompt": "hello there"})
+    done = place.fleet("done", "--session", SESSION, expect=2)
+    assert "saved 2 lessons" in done.stdout
+    assert ".agents.local.md" in done.stderr
+
+
 def test_notes_are_shown_at_the_next_start_and_a_changed_memory_is_named(place, talk):
     place.fleet("init", "--agent", "tank")
     place.context("SessionStart", {"source": "startup", "session_id": "one"})
     home = place.folder / "agents" / "tank"
     home.mkdir(parents=True, exist_ok=True)
     (home / "memory.md").write_text(f"# M\n\nmine\n\n## Notes\n\n- 2026-05-09: {NOTE}\n")
-    (home / "user-model.md").write_text("## dev1\n- 2026-05-09: prefers short answers\n")
+    (home / "user-model.md").write_text("## dev1\n- reads Rust, says dev1\n- 2026-05-09: prefers short answers\n")
     (home / "checks.md").write_text(
         f"- {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(time.time() - 60))}: the deploy\n"
     )
     shown = place.context("SessionStart", {"source": "startup", "session_id": "two"})
     assert f"2026-05-09: {NOTE}" in shown
     assert "prefers short answers" in shown
+    assert "- dev1: reads Rust, says dev1" in shown, "a row of a person's own"
     assert "the deploy" in shown
     assert "agents/tank/memory.md changed since the last session" in shown
     again = place.context("SessionStart", {"source": "startup", "session_id": "three"})
