@@ -223,6 +223,11 @@ def suggest(workspace: Workspace, agent: str, *, dry_run: bool = False) -> _Sugg
     """
     if workspace.is_read_only:
         return _Suggestions()
+    with workspace.lock("suggestions"):  # else two sessions that end at once find the same, and both write it
+        return _suggest(workspace, agent, dry_run=dry_run)
+
+
+def _suggest(workspace: Workspace, agent: str, *, dry_run: bool) -> _Suggestions:
     page = Runs(workspace).page(auto_reflect.FILE).text
     mode, remark = Scratchpad(page).directive()
     compressed = len(_compressed(workspace, page)[1]) if dry_run else _compress(workspace, agent)
