@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fleet.app import observing
+from fleet.app import observing, tidying
 from fleet.model.errors import BusyError, DiskError, NoError, RefusedError
 from fleet.reflect import auto_reflect, consolidation, inbox, observations
 from fleet.reflect.auto_reflect import AgentsFile, Block, DailyLog, Entry, Scratchpad
@@ -514,7 +514,9 @@ def _planned(workspace: Workspace, gates: Gates, days: int | None) -> Consolidat
         since = min(since, _day(last)) if last else ""
     files = _pages(workspace, consolidation.FOLDER, consolidation.FILE_BYTES_MAX + 1)
     index = Runs(workspace).page(consolidation.INDEX)
-    plan = Plan.of(index.text, files, _blocks(workspace, since), _texts_declined(workspace))
+    zone, keep_words = tidying.zone_of(workspace), workspace.config.sleep.dates == "add"
+    blocks, declined = _blocks(workspace, since), _texts_declined(workspace)
+    plan = Plan.of(index.text, files, blocks, declined, zone=zone, keep_words=keep_words)
     before = files if index.before is None else files | {consolidation.INDEX: index.before}
     return ConsolidationResult(gates, plan, edits=_edits(plan.files, before))
 

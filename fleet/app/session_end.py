@@ -248,9 +248,7 @@ def reflect(
         return one.earlier(by_hand=by_hand) or one.run()
 
 
-def done(
-    workspace: Workspace, agent: str, named: str, tell: Callable[[list[ReflectResult]], object] = bool
-) -> str:
+def done(workspace: Workspace, agent: str, named: str, tell: Callable[[list[ReflectResult]], object] = bool) -> str:
     """End a session, the newest one where none is named: reflect on it, and log what it did.
 
     Returns what was written besides the reflection in a sentence, "" for nothing.

@@ -582,6 +582,26 @@ def test_relative_dates_become_absolute_from_the_day_they_were_said(project):
     assert not project.consolidate(force=True).run, "the words of the log are the topic's, and no new one"
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "written"),
+    [
+        ("zone", "UTC", "broke 2026-03-16 and"),
+        ("zone", "Pacific/Auckland", "broke 2026-03-17 and"),
+        ("dates", "add", "broke yesterday (2026-03-16) and"),
+    ],
+)
+def test_dates_of_topics_are_those_of_the_zone_and_in_the_way_that_the_settings_name(project, setting, value, written):
+    project.fleet("config", "set", f"sleep.{setting}", value)
+    for hour in (20, 21):  # in Auckland it is the 18th
+        said = "### Patterns Learned\n\n- The vpn profile broke yesterday and staging needs the new one\n"
+        text = project.read(".agents/logs/2026-03-17.md") or "# Daily Log\n\n"
+        heading = f"## Session {hour}:30 UTC\n\n<!-- tank s{hour} -->\n\n"
+        project.write(".agents/logs/2026-03-17.md", f"{text}{heading}{said}\n")
+    assert project.consolidate(force=True).run
+    [topic] = topic_files(project)
+    assert written in project.read(topic)
+
+
 def test_a_topic_says_that_something_did_not_work(project):
     recurring(project, "parse the JSON with sed", "What Didn't")
     project.consolidate(force=True)
