@@ -457,9 +457,12 @@ class Runs:
         plans = [(path, self._load(path)) for path in sorted(self._folder.glob(f"*{_PLAN}"))]
         ours = [run for path, run in plans if run is not None and self._is_ours(path, run)]
         try:
-            return tuple(map(self._finish, ours))
+            finished = tuple(map(self._finish, ours))
         except DiskError as why:
             raise DiskError(f"an earlier run has to be finished first, and cannot be ({ours[0].id}): {why}") from why
+        for run in finished:
+            self._workspace.warn(f"{run.id}, which was cut short, is finished now; `fleet undo {run.id}` takes it back")
+        return finished
 
     def _is_ours(self, path: Path, run: Run) -> bool:
         """Return whether a plan was made on this machine; put aside any other, with a warning."""

@@ -393,8 +393,8 @@ def test_an_edit_while_it_runs_wins_and_the_plan_is_made_anew(project, monkeypat
     log(project, 0, {"id": "new", "Patterns Learned": ["the orders table needs an index"]})
     real, edited = consolidation.Plan.of, []
 
-    def planned(*words):
-        plan = real(*words)
+    def planned(*words, **more):
+        plan = real(*words, **more)
         if not edited:
             edited.append(True)
             project.write(path, project.read(path).replace("## Where\n", "## Where\n\nA person's words.\n"))
@@ -1272,7 +1272,8 @@ def test_a_run_that_waits_to_be_finished_is_named_by_what_it_hinders(project):
     project.write(".agents/topics", "mine\n")
     assert plan.id in project.fleet("consolidate", "--force", expect=6).stderr
     (project.folder / ".agents/topics").unlink()
-    project.fleet("consolidate", "--force")
+    told = project.fleet("consolidate", "--force").stderr
+    assert f"{plan.id}, which was cut short, is finished now" in told
     assert project.read(".agents/topics/x.md") == "x\n"
 
 
