@@ -501,7 +501,10 @@ def consolidate(
             written = tuple(Written(name=name, ids=titles, count=len(titles)) for name, titles in lists.items())
             why = result.summary()
             record = Record(run=run, kind="consolidation", session=session, outcome="success", why=why, writers=written)
-            Records(workspace, agent).append(record)
+            try:
+                Records(workspace, agent).append(record)
+            except DiskError as why:
+                workspace.warn(f"{run} is done, and `fleet records` does not show it: {why}")
     return result
 
 

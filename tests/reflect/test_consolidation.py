@@ -1301,3 +1301,12 @@ def test_a_linked_topic_keeps_its_name_and_its_pointer(project, tmp_path):
     assert all(each in project.read(INDEX) for each in pointers)
     assert ".agents/topics/the-orders-table-needs-an-index-2.md" in topic_files(project)
     assert (tmp_path / "shared.md").read_text() == "# Shared\n\nof another project\n"
+
+
+def test_a_consolidation_that_cannot_be_recorded_is_done_and_says_so(project):
+    recurring(project)
+    (project.folder / "agents/tank/reflections.jsonl").mkdir(parents=True)
+    done = project.fleet("consolidate", "--force")
+    assert topic_files(project)
+    [run] = re.findall(r"fleet undo (consolidate-\S+?)`", done.stdout)
+    assert f"{run} is done, and `fleet records` does not show it" in done.stderr
