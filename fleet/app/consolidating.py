@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fleet.app import observing
+from fleet.app import observing, tidying
 from fleet.model.errors import BusyError, DiskError, NoError, RefusedError
 from fleet.reflect import auto_reflect, consolidation, inbox, observations
 from fleet.reflect.auto_reflect import AgentsFile, Block, DailyLog, Entry, Scratchpad
@@ -20,6 +20,7 @@ from fleet.reflect.inbox import Inbox
 from fleet.reflect.observations import Statement, Whose
 from fleet.reflect.records import Record, Records, Written
 from fleet.reflect.reflection import Reflection
+from fleet.store.files import is_plain
 from fleet.store.runs import Draft, Edit, Runs
 from fleet.store.workspace import Workspace
 from fleet.text.markdown import rows
@@ -222,6 +223,11 @@ def suggest(workspace: Workspace, agent: str, *, dry_run: bool = False) -> _Sugg
     """
     if workspace.is_read_only:
         return _Suggestions()
+    with workspace.lock("suggestions"):  # else two sessions that end at once find the same, and both write it
+        return _suggest(workspace, agent, dry_run=dry_run)
+
+
+def _suggest(workspace: Workspace, agent: str, *, dry_run: bool) -> _Suggestions:
     page = Runs(workspace).page(auto_reflect.FILE).text
     mode, remark = Scratchpad(page).directive()
     compressed = len(_compressed(workspace, page)[1]) if dry_run else _compress(workspace, agent)
@@ -495,7 +501,10 @@ def consolidate(
             written = tuple(Written(name=name, ids=titles, count=len(titles)) for name, titles in lists.items())
             why = result.summary()
             record = Record(run=run, kind="consolidation", session=session, outcome="success", why=why, writers=written)
-            Records(workspace, agent).append(record)
+            try:
+                Records(workspace, agent).append(record)
+            except DiskError as why:
+                workspace.warn(f"{run} is done, and `fleet records` does not show it: {why}")
     return result
 
 
@@ -508,14 +517,16 @@ def _planned(workspace: Workspace, gates: Gates, days: int | None) -> Consolidat
         since = min(since, _day(last)) if last else ""
     files = _pages(workspace, consolidation.FOLDER, consolidation.FILE_BYTES_MAX + 1)
     index = Runs(workspace).page(consolidation.INDEX)
-    plan = Plan.of(index.text, files, _blocks(workspace, since), _texts_declined(workspace))
+    zone, keep_words = tidying.zone_of(workspace), workspace.config.sleep.dates == "add"
+    blocks, declined = _blocks(workspace, since), _texts_declined(workspace)
+    plan = Plan.of(index.text, files, blocks, declined, zone=zone, keep_words=keep_words)
     before = files if index.before is None else files | {consolidation.INDEX: index.before}
     return ConsolidationResult(gates, plan, edits=_edits(plan.files, before))
 
 
 def _pages(workspace: Workspace, folder: str, bytes_max: int) -> dict[str, bytes]:
     """Return the first ``bytes_max`` bytes of each Markdown file of a folder, by path."""
-    paths = (path for path in sorted((workspace.root / folder).glob("*.md")) if not path.is_symlink())
+    paths = sorted((workspace.root / folder).glob("*.md"))
     return {f"{folder}/{path.name}": _head_of(workspace, path, bytes_max) for path in paths}
 
 
@@ -525,12 +536,12 @@ def _edits(files: Mapping[str, str], before: Mapping[str, bytes]) -> tuple[Edit,
 
 
 def _head_of(workspace: Workspace, path: Path, bytes_max: int) -> bytes:
-    """Return the beginning of a file: empty for a pipe or a link, a NUL byte for a file that cannot be read."""
-    try:
-        with workspace.files.open(path) as file:
-            return file.read(bytes_max) or b""
-    except (OSError, DiskError):
-        return b"\0"
+    """Return the beginning of a file; a NUL byte for one that cannot be read, or is a link, a pipe or a folder."""
+    with suppress(OSError, DiskError):
+        if is_plain(path):
+            with workspace.files.open(path) as file:
+                return file.read(bytes_max)
+    return b"\0"
 
 
 def _blocks(workspace: Workspace, since: str) -> list[Block]:

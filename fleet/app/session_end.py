@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -213,10 +213,11 @@ def reflect(
         return one.earlier(by_hand=by_hand) or one.run()
 
 
-def done(workspace: Workspace, agent: str, named: str) -> tuple[list[ReflectResult], str]:
+def done(workspace: Workspace, agent: str, named: str, tell: Callable[[list[ReflectResult]], object] = bool) -> str:
     """End a session, the newest one where none is named: reflect on it, and log what it did.
 
-    Returns the passes, and what was written besides in a sentence, "" for nothing.
+    Returns what was written besides the reflection in a sentence, "" for nothing.
+    ``tell``: called with the passes before the rest is done, which may fail.
 
     Raises:
         NoError: there is no transcript, and nothing of the session that is not in the day's log already.
@@ -229,13 +230,15 @@ def done(workspace: Workspace, agent: str, named: str) -> tuple[list[ReflectResu
         if not named:
             raise
         if closing := consolidating.close_session(workspace, agent, named).summary():
-            return [], closing
+            tell([])
+            return closing
         raise NoError(f"{why}, and nothing of it that is not in the day's log already") from why
     reflected = reflect(workspace, agent, path, by_hand=True)
+    tell([reflected])
     closing = consolidating.close_session(workspace, agent, reflected.session, *reflected.stands).summary()
     if not reflected.is_deferred:
         folder.forget_heard(reflected.session, heard)
-    return [reflected], closing
+    return closing
 
 
 class _OneSession:

@@ -153,7 +153,7 @@ class _Notebook:
         return housekeeping.Plan.of(
             self.notes,
             workspace.world.wall_ms(),
-            _zone(settings.zone),
+            zone_of(workspace),
             keep_words=settings.dates == "add",
             archive_hours=settings.archive_hours,
             cosines=cosines if Embeddings(workspace).cosines((), ()) is not None else None,
@@ -233,7 +233,7 @@ class _Notebook:
 
     def _memory_note(self, name: str) -> Note:
         _, line = self.lines[name]
-        noon = datetime.fromisoformat(line["day"]).replace(tzinfo=_zone(self._workspace.config.sleep.zone))
+        noon = datetime.fromisoformat(line["day"]).replace(tzinfo=zone_of(self._workspace))
         at_ms = int((noon + timedelta(hours=12)).timestamp() * 1000)
         return Note(name, line["text"], at_ms, may_rest=False, group=_MEMORY_GROUP)
 
@@ -284,11 +284,13 @@ def _written_lines(workspace: Workspace, agent: str, data: bytes) -> list[tuple[
     ]
 
 
-def _zone(name: str) -> tzinfo | None:
-    """Return a time zone by name; this machine's for "", UTC for an unknown one."""
+def zone_of(workspace: Workspace) -> tzinfo | None:
+    """Return the time zone of notes; None for this machine's, UTC with a warning for one that nobody knows."""
+    name = workspace.config.sleep.zone
     try:
         return ZoneInfo(name) if name else None
     except (KeyError, ValueError, OSError):
+        workspace.warn(f"[sleep] zone in fleet.toml is {name!r}, which is no time zone: days are reckoned in UTC")
         return UTC
 
 

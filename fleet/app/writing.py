@@ -422,13 +422,7 @@ class Writing:
         if not workspace.state.agrees(consent.REFLECT, honcho_consented(workspace)):
             why = "Honcho is named and nobody on this machine agreed to it: `fleet reflect --agree` does"
             return replace(writer, skipped=(*writer.skipped, why))
-        try:
-            reflection.tell_honcho(settings, self._agent, updates)
-        except ImportError:
-            return replace(writer, error="honcho is not installed: `uv tool install 'fleet-learnings[honcho]'`")
-        except Exception as why:  # noqa: BLE001 - an SDK raises what it likes
-            return replace(writer, error=f"Honcho was not told: {type(why).__name__}: {str(why)[:200]}")
-        return writer
+        return replace(writer, error=writer.error or reflection.tell_honcho(settings, self._agent, updates))
 
 
 _WRITERS: dict[str, Callable[[Writing, Plan], Written]] = {

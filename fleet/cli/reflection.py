@@ -66,9 +66,7 @@ def _reflect(
 def _done() -> None:
     """End this session: reflect on it now, and add a block to the day's log. `/done` runs this."""
     with output.acting() as (workspace, who):
-        results, closing = session_end.done(workspace, who, output.chosen.session_named())
-        _show(results)
-        if closing:
+        if closing := session_end.done(workspace, who, output.chosen.session_named(), _show):
             note(closing)
 
 

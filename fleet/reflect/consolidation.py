@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from itertools import chain, count
 from typing import NamedTuple
@@ -187,7 +187,7 @@ class Topic(NamedTuple):
             return cls(path, trouble=f"is larger than the {FILE_BYTES_MAX:,} bytes that are read")
         text = data.decode("utf-8", "replace").removeprefix("\ufeff")
         if "\0" in text or "\ufffd" in text:
-            return cls(path, trouble="is no UTF-8 text")
+            return cls(path, trouble="is no plain file of UTF-8 text")
         front = Page.front_matter(text)
         if not front and text.startswith("---"):
             return cls(path, trouble="has front matter that cannot be read")
@@ -366,7 +366,7 @@ def _ranked(before: Iterable[str], topic_at: Mapping[str, Topic]) -> tuple[list[
 
 
 def _has_room(text: str) -> bool:
-    return len(text.splitlines()) <= INDEX_LINES_MAX and len(text.encode()) <= INDEX_BYTES_MAX
+    return len(text.splitlines()) <= INDEX_LINES_MAX and len(text.encode("utf-8", "surrogateescape")) <= INDEX_BYTES_MAX
 
 
 def _pointed_to(line: str) -> tuple[str, str]:
@@ -411,10 +411,14 @@ class Plan(NamedTuple):
         files: Mapping[str, bytes],
         blocks: Sequence[Block],
         taken_back: Sequence[str] = (),
+        *,
+        zone: tzinfo | None = UTC,
+        keep_words: bool = False,
     ) -> "Plan":
         """Return the plan of the changes that daily logs bring to the topics and the index.
 
         ``taken_back``: texts of topics that were undone: a recurrence that says the same becomes no topic again.
+        ``zone``, ``keep_words``: those of dates, as ``housekeeping.Plan.of`` has them.
         """
         known = {path: Topic.read(path, data) for path, data in sorted(files.items())}
         numbered = [(path, text) for path, each in known.items() for text in each.texts]
@@ -422,7 +426,8 @@ class Plan(NamedTuple):
 
         judged = [(each, _skip_reason(each)) for block in blocks for each in block.statements]
         kept, skipped = [each for each, why in judged if not why], Counter(why for _, why in judged if why)
-        dated = map(_with_absolute_dates, kept)  # before texts are compared: else a topic would be new each time
+        # Before texts are compared: else a topic would be new each time.
+        dated = [_with_absolute_dates(each, zone, keep_words=keep_words) for each in kept]
         texts = [*(text for _, text in numbered), *taken_back]
         # Dates are left out of the comparison, since the same thing on another day is one recurrence.
         recurrences, matched = Recurrence.among(dated, texts, partial(_DATE.sub, " "))
@@ -484,10 +489,12 @@ def _contradicted(topics: Iterable[Topic]) -> set[str]:
 # --- gathering ------------------------------------------------------------------------------------------------------
 
 
-def _with_absolute_dates(statement: Statement) -> Statement:
+def _with_absolute_dates(statement: Statement, zone: tzinfo | None, *, keep_words: bool) -> Statement:
     if (ms := dates.to_ms(statement.at)) is None:
         return statement
-    return statement._replace(text=dates.absolutize(statement.text, datetime.fromtimestamp(ms / 1000, UTC)))
+    written = datetime.fromtimestamp(ms / 1000, UTC)
+    written = written.astimezone(zone) if "T" in statement.at else written  # a mere day is that of its writer
+    return statement._replace(text=dates.absolutize(statement.text, written, keep_words=keep_words))
 
 
 def _skip_reason(statement: Statement) -> str:

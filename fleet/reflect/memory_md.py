@@ -323,10 +323,10 @@ class UserModel:
         return "".join(page.lines).encode("utf-8", "surrogateescape"), added
 
     def shown(self, chars_max: int) -> str:
-        """Return the newest observations of each person for a session's start, screened."""
+        """Return the newest observations of each person, a person's own rows among them, for a session's start."""
         lines: list[str] = []
         for section in self._page.sections:
-            rows = [row.text for row in self._page.inside(section) if re.fullmatch(_NOTE, row.text)]
+            rows = [row.text for row in self._page.inside(section) if re.match(r"- \S", row.text)]
             lines += [f"- {section.title}: {row[2:]}" for row in reversed(rows[-_OBSERVATIONS_MAX:])]
         return "\n".join(_fitting(lines, chars_max))
 

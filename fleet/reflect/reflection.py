@@ -15,10 +15,12 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from threading import Thread
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -43,6 +45,7 @@ PERSON: Literal["person"] = "person"
 FAILURE: Literal["failure"] = "failure"
 _By = Literal["person", "failure", ""]
 Outcome = Literal["success", "partial", "failure"]
+_Result = TypeVar("_Result")
 
 
 class Lesson(msgspec.Struct, frozen=True, kw_only=True):
@@ -360,16 +363,43 @@ def _priced(answer: Answer, settings: Reflect) -> Answer:
 
 
 def _from_endpoint(settings: Reflect, prompt: str) -> Answer:
+    ask_it, key = _anthropic if settings.api == "anthropic" else _openai, consent.variable(settings.key_env)
     try:
         consent.Endpoint(settings.url).check()
-        ask_it = _anthropic if settings.api == "anthropic" else _openai
-        answer = _priced(ask_it(settings, consent.variable(settings.key_env), prompt), settings)
-        return answer if answer.text else answer._replace(trouble="an answer without words")
+        answer = _priced(_called(lambda: ask_it(settings, key, prompt), settings.wait_s), settings)
     except ImportError as why:
         name = why.name or "its package"
         return Answer(trouble=f"{name} is not installed: `uv tool install 'fleet-learnings[{name}]'`", usd=0.0)
-    except Exception as why:  # noqa: BLE001 - an SDK raises what it likes, and a key must not stand in a record
-        return Answer(trouble=f"{settings.url} gave no answer: {type(why).__name__}: {str(why)[:200]}")
+    except Exception as why:  # noqa: BLE001 - an SDK raises what it likes
+        return Answer(trouble=f"{settings.url} gave no answer: {_told(why, key)}")
+    if len(answer.text) > OUTPUT_BYTES_MAX:
+        return answer._replace(text="", trouble=f"an answer of more than {OUTPUT_BYTES_MAX:,} characters")
+    return answer if answer.text else answer._replace(trouble="an answer without words")
+
+
+def _called(act: Callable[[], _Result], wait_s: float) -> _Result:
+    """Return what a call of an SDK returns, or raise what it raises; ``TimeoutError`` after ``wait_s``.
+
+    An SDK limits each read and not their sum: an endpoint that drips would be waited for without end.
+    """
+    result = Future[_Result]()
+
+    def call() -> None:
+        try:
+            result.set_result(act())
+        except Exception as why:  # noqa: BLE001 - raised by ``result``
+            result.set_exception(why)
+
+    Thread(target=call, daemon=True).start()
+    with suppress(TimeoutError):
+        return result.result(wait_s)
+    raise TimeoutError(f"it took more than {wait_s:g} s")
+
+
+def _told(why: Exception, key: str) -> str:
+    """Return an SDK's error in a sentence, without the key, which a server may repeat."""
+    message = f"{type(why).__name__}: {why}"
+    return (message.replace(key, "[key]") if key else message)[:240]
 
 
 def _connection(settings: Reflect, key: str) -> dict[str, Any]:
@@ -392,7 +422,8 @@ def _anthropic(settings: Reflect, key: str, prompt: str) -> Answer:
         messages=[{"role": "user", "content": prompt}],
     )
     text = "".join(block.text for block in response.content if block.type == "text")
-    return Answer(text, "", None, response.usage.input_tokens, response.usage.output_tokens, response.model)
+    usage = response.usage
+    return Answer(text, "", None, _count(usage.input_tokens), _count(usage.output_tokens), str(response.model))
 
 
 def _openai(settings: Reflect, key: str, prompt: str) -> Answer:
@@ -408,21 +439,31 @@ def _openai(settings: Reflect, key: str, prompt: str) -> Answer:
         max_tokens=_TOKENS_OUT_MAX,
         messages=[{"role": "system", "content": SYSTEM}, {"role": "user", "content": prompt}],
     )
-    text = (response.choices[0].message.content if response.choices else "") or ""
+    text = response.choices[0].message.content if response.choices else ""
     usage = response.usage
-    read, written = (usage.prompt_tokens, usage.completion_tokens) if usage is not None else (0, 0)
-    return Answer(text, "", None, read, written, response.model or "")
+    read, written = (_count(usage.prompt_tokens), _count(usage.completion_tokens)) if usage is not None else (0, 0)
+    return Answer(text if isinstance(text, str) else "", "", None, read, written, str(response.model or ""))
 
 
-def tell_honcho(settings: Reflect, agent: str, updates: Mapping[str, Sequence[str]]) -> None:
-    """Send observations of people to Honcho, as conclusions of the agent about each person."""
-    import honcho
+def tell_honcho(settings: Reflect, agent: str, updates: Mapping[str, Sequence[str]]) -> str:
+    """Send observations of people to Honcho, as conclusions of the agent about each; return what failed, or ""."""
+    key = consent.variable(settings.honcho_key_env)
 
-    key = consent.variable(settings.honcho_key_env) or None
-    server = {"base_url": settings.honcho_url} if settings.honcho_url else {}
-    client = honcho.Honcho(api_key=key, workspace_id=settings.honcho, timeout=30.0, **server)
-    for peer, texts in updates.items():
-        client.peer(agent).conclusions_of(peer).create([{"content": each} for each in texts])
+    def tell() -> None:
+        import honcho
+
+        server = {"base_url": settings.honcho_url} if settings.honcho_url else {}
+        client = honcho.Honcho(api_key=key or None, workspace_id=settings.honcho, timeout=30.0, **server)
+        for peer, texts in updates.items():
+            client.peer(agent).conclusions_of(peer).create([{"content": each} for each in texts])
+
+    try:
+        _called(tell, settings.wait_s)
+    except ImportError:
+        return "honcho is not installed: `uv tool install 'fleet-learnings[honcho]'`"
+    except Exception as why:  # noqa: BLE001 - an SDK raises what it likes
+        return f"Honcho was not told: {_told(why, key)}"
+    return ""
 
 
 def _json(text: str) -> dict[str, Any]:

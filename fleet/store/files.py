@@ -140,6 +140,13 @@ class Files:
                 self._fsync_folder(path.parent)
         self.written += is_durable
 
+    def check(self, path: Path) -> None:
+        """Check that a file can be replaced or removed; its folder is made. Raises as ``replace``."""
+        with self._writing(path):
+            self._prepare(path)
+            if not os.access(path.parent, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
     def folder(self, path: Path) -> None:
         """Create a folder and its parents, none of them a link."""
         with self._writing(path):

@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from crdt import clock
-from fleet.model.errors import BusyError, FleetError, NoError, RefusedError, UsageError
+from fleet.model.errors import BusyError, DiskError, FleetError, NoError, RefusedError, UsageError
 from fleet.model.names import FIELDS
 from fleet.store.workspace import Workspace
 from fleet.text.screening import listed
@@ -413,6 +413,8 @@ class Runs:
         self._check(run)
         if stale := tuple(edit.path for edit in run.edits if self._read(edit.path) != edit.before):
             return stale
+        for edit in run.edits:  # a plan that cannot be finished would hinder every later run
+            self._files.check(self._workspace.root / edit.path)
         run = msgspec.structs.replace(run, machine=self._workspace.world.machine())
         self._files.replace(self._path(run.id, _PLAN), msgspec.json.encode(run))
         self._workspace.runs.append(run.id)
@@ -444,7 +446,14 @@ class Runs:
 
     def _recover(self) -> tuple[Run, ...]:
         plans = [(path, self._load(path)) for path in sorted(self._folder.glob(f"*{_PLAN}"))]
-        return tuple(self._finish(run) for path, run in plans if run is not None and self._is_ours(path, run))
+        ours = [run for path, run in plans if run is not None and self._is_ours(path, run)]
+        try:
+            finished = tuple(map(self._finish, ours))
+        except DiskError as why:
+            raise DiskError(f"an earlier run has to be finished first, and cannot be ({ours[0].id}): {why}") from why
+        for run in finished:
+            self._workspace.warn(f"{run.id}, which was cut short, is finished now; `fleet undo {run.id}` takes it back")
+        return finished
 
     def _is_ours(self, path: Path, run: Run) -> bool:
         """Return whether a plan was made on this machine; put aside any other, with a warning."""

@@ -11,7 +11,7 @@ import pytest
 from fleet.model import limits
 from fleet.recall.wording import STANDING
 from fleet.reflect import reflection
-from tests.hosts.conftest import SESSION
+from tests.hosts.conftest import ROOT, SESSION
 from tests.reflect.talks import Talk, taught
 from tests.serve.conftest import until
 
@@ -213,19 +213,34 @@ def test_done_reflects_on_the_session_that_was_heard_of_last(place, talk):
     assert "saved" in place.fleet("done", "--session", SESSION).stdout, "a person may have it done again"
 
 
+def test_done_tells_what_the_reflection_saved_though_the_scratchpad_cannot_be_written(place, talk):
+    place.fleet("init", "--agent", "tank")
+    (place.folder / ".agents.local.md").symlink_to(place.home / "mine.md")
+    (place.folder / ".agents/logs").mkdir(parents=True)
+    for ago in range(1, 4):  # what came up in three sessions becomes a row
+        day = time.strftime("%Y-%m-%d", time.gmtime(time.time() - ago * 86_400))
+        said = f"## Session 10:00 UTC\n\n<!-- tank s{ago} -->\n\n### Patterns Learned\n\n- pin node 18 for the docs\n"
+        (place.folder / f".agents/logs/{day}.md").write_text(f"# Daily Log\n\n{said}")
+    place.hook("UserPromptSubmit", {"transcript_path": str(talk.path), "prompt_id": "1", "prompt": "hello there"})
+    done = place.fleet("done", "--session", SESSION, expect=2)
+    assert "saved 2 lessons" in done.stdout
+    assert ".agents.local.md" in done.stderr
+
+
 def test_notes_are_shown_at_the_next_start_and_a_changed_memory_is_named(place, talk):
     place.fleet("init", "--agent", "tank")
     place.context("SessionStart", {"source": "startup", "session_id": "one"})
     home = place.folder / "agents" / "tank"
     home.mkdir(parents=True, exist_ok=True)
     (home / "memory.md").write_text(f"# M\n\nmine\n\n## Notes\n\n- 2026-05-09: {NOTE}\n")
-    (home / "user-model.md").write_text("## dev1\n- 2026-05-09: prefers short answers\n")
+    (home / "user-model.md").write_text("## dev1\n- reads Rust, says dev1\n- 2026-05-09: prefers short answers\n")
     (home / "checks.md").write_text(
         f"- {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(time.time() - 60))}: the deploy\n"
     )
     shown = place.context("SessionStart", {"source": "startup", "session_id": "two"})
     assert f"2026-05-09: {NOTE}" in shown
     assert "prefers short answers" in shown
+    assert "- dev1: reads Rust, says dev1" in shown, "a row of a person's own"
     assert "the deploy" in shown
     assert "agents/tank/memory.md changed since the last session" in shown
     again = place.context("SessionStart", {"source": "startup", "session_id": "three"})
@@ -348,3 +363,56 @@ def test_a_lesson_that_was_shown_before_the_mistake_relapsed_where_the_sessions_
     place.fleet("reflect", "--transcript", str(talk.path))
     found = json.loads(place.fleet("show", known, "--json").stdout)
     assert (found["seen"], found.get("relapsed", 0)) == (2, relapsed)
+
+
+OPENAI = """
+import os, time
+from types import SimpleNamespace as Some
+
+Omit = DefaultHttpxClient = Some
+
+class OpenAI:
+    def __init__(self, *, api_key, **more):
+        self.chat = self.completions = self
+        self.key = api_key
+
+    def create(self, **more):
+        answer, usage = os.environ["SAID"], Some(prompt_tokens="many", completion_tokens=None)
+        if answer == "hangs":
+            time.sleep(100)
+        if answer == "refuses":
+            raise RuntimeError(f"nobody has the key {self.key}")
+        content = {"parts": [{"type": "text"}], "x": "x" * 6_000_000}.get(answer, answer)
+        return Some(choices=[Some(message=Some(content=content))], usage=usage, model=["m"])
+"""
+"""A package in place of OpenAI's SDK, whose server answers what ``SAID`` says."""
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (SAID, "saved 1 note"),
+        ("hangs", "gave no answer: TimeoutError: it took more than 1 s"),
+        ("refuses", "gave no answer: RuntimeError: nobody has the key [key]"),
+        ("parts", "saved nothing: an answer without words"),
+        ("x", "saved nothing: an answer of more than 4,194,304 characters"),
+    ],
+)
+def test_an_endpoint_that_answers_anything_or_nothing_is_a_record_and_never_a_crash(place, talk, said, told):
+    place.fleet("init", "--agent", "tank")
+    (place.home / "sdk/openai").mkdir(parents=True)
+    (place.home / "sdk/openai/__init__.py").write_text(OPENAI)
+    wait_s = "1" if said == "hangs" else "60"
+    for name, value in {"reflector": "endpoint", "url": "http://127.0.0.1:9/v1", "wait_s": wait_s}.items():
+        place.fleet("config", "set", f"reflect.{name}", value)
+    place.fleet("reflect", "--agree")
+    key = "ab12" * 8
+    env = place.environment(SAID=said, FLEET_REFLECT_KEY=key, PYTHONPATH=f"{place.home / 'sdk'}:{ROOT}")
+    done = subprocess.run(
+        [sys.executable, "-m", "fleet", "reflect", "--transcript", talk.path],
+        cwd=place.folder, env=env, capture_output=True, text=True, timeout=90, check=False,
+    )  # fmt: skip
+    assert told in done.stdout, done.stdout + done.stderr
+    record = (place.folder / "agents/tank/reflections.jsonl").read_text()
+    assert key not in record + done.stdout + done.stderr
+    assert "not finished" not in place.fleet("records").stdout

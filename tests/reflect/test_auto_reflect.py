@@ -3,7 +3,10 @@
 import json
 import os
 import re
+import subprocess
+import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -1022,3 +1025,23 @@ def test_no_sign_but_a_line_feed_ends_a_line():
 )
 def test_a_bar_in_code_or_behind_a_backslash_parts_no_cells(row, cells):
     assert Page.cells(row) == cells
+
+
+@pytest.mark.parametrize("mode", ["suggest", "auto"])
+def test_two_sessions_that_end_at_once_write_a_row_or_a_rule_once(project, mode):
+    project.write(".agents.local.md", f"<!-- auto-reflect: promote={mode} -->\n\n# mine\n")
+    project.write("AGENTS.md", "# Agents\n")
+    for ago in range(1, 5):
+        day = datetime.fromtimestamp(time.time() - ago * 86_400, UTC).strftime("%Y-%m-%d")
+        said = "### Patterns Learned\n\n- Use the vendored protoc binary when generating stubs\n"
+        project.write(
+            f".agents/logs/{day}.md", f"# Daily Log\n\n## Session 10:00 UTC\n\n<!-- tank s{ago} -->\n\n{said}"
+        )
+    names = ("one", "two", "three")
+    for name in names:
+        project.fleet("observe", "fix", f"the build of {name}", "--session", name)
+    done = [sys.executable, "-m", "fleet", "done", "--session"]
+    ends = [subprocess.Popen([*done, name], cwd=project.folder, env=project.environment()) for name in names]
+    assert [each.wait(60) for each in ends] == [0, 0, 0]
+    written = project.read("AGENTS.md") if mode == "auto" else project.page.partition("## Ready to Promote")[2]
+    assert written.count("Use the vendored protoc binary") == 1

@@ -3,9 +3,11 @@
 import json
 import os
 import re
+import subprocess
 import time
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from fleet.app import consolidating
@@ -15,6 +17,9 @@ from fleet.reflect.auto_reflect import DailyLog
 from fleet.reflect.consolidation import STALE_MINUTES, Lock, _skip_reason
 from fleet.reflect.observations import Statement
 from fleet.reflect.reflection import Reflection
+from fleet.store.runs import Draft, Runs
+from tests.faults.test_full_disk import mounted
+from tests.faults.test_read_only import allow
 from tests.reflect.grounds import BEGIN, DAY, HOUR, MINUTE, Project, killed
 
 LOCK = ".agents/.consolidation-lock"
@@ -251,9 +256,9 @@ def test_what_is_no_page_or_lies_behind_a_link_is_not_read(project, tmp_path):
     (project.folder / ".agents").symlink_to(tmp_path)
     (tmp_path / "topics").symlink_to(tmp_path / "elsewhere")
     workspace = project.workspace()
-    assert consolidating._pages(workspace, ".agents/topics", 100) == {".agents/topics/a-pipe.md": b""}
+    assert consolidating._pages(workspace, ".agents/topics", 100) == {".agents/topics/a-pipe.md": b"\0"}
     (tmp_path / "elsewhere" / "a-page.md").write_text("another project's")
-    assert set(consolidating._pages(workspace, ".agents/topics", 100).values()) == {b""}
+    assert set(consolidating._pages(workspace, ".agents/topics", 100).values()) == {b"\0", b""}
     workspace.close()
 
 
@@ -388,8 +393,8 @@ def test_an_edit_while_it_runs_wins_and_the_plan_is_made_anew(project, monkeypat
     log(project, 0, {"id": "new", "Patterns Learned": ["the orders table needs an index"]})
     real, edited = consolidation.Plan.of, []
 
-    def planned(*words):
-        plan = real(*words)
+    def planned(*words, **more):
+        plan = real(*words, **more)
         if not edited:
             edited.append(True)
             project.write(path, project.read(path).replace("## Where\n", "## Where\n\nA person's words.\n"))
@@ -577,6 +582,26 @@ def test_relative_dates_become_absolute_from_the_day_they_were_said(project):
     assert not project.consolidate(force=True).run, "the words of the log are the topic's, and no new one"
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "written"),
+    [
+        ("zone", "UTC", "broke 2026-03-16 and"),
+        ("zone", "Pacific/Auckland", "broke 2026-03-17 and"),
+        ("dates", "add", "broke yesterday (2026-03-16) and"),
+    ],
+)
+def test_dates_of_topics_are_those_of_the_zone_and_in_the_way_that_the_settings_name(project, setting, value, written):
+    project.fleet("config", "set", f"sleep.{setting}", value)
+    for hour in (20, 21):  # in Auckland it is the 18th
+        said = "### Patterns Learned\n\n- The vpn profile broke yesterday and staging needs the new one\n"
+        text = project.read(".agents/logs/2026-03-17.md") or "# Daily Log\n\n"
+        heading = f"## Session {hour}:30 UTC\n\n<!-- tank s{hour} -->\n\n"
+        project.write(".agents/logs/2026-03-17.md", f"{text}{heading}{said}\n")
+    assert project.consolidate(force=True).run
+    [topic] = topic_files(project)
+    assert written in project.read(topic)
+
+
 def test_a_topic_says_that_something_did_not_work(project):
     recurring(project, "parse the JSON with sed", "What Didn't")
     project.consolidate(force=True)
@@ -670,7 +695,7 @@ def test_a_topic_file_of_any_kind_stays_as_it_is(project, what):
     assert before is None or path.lstat().st_mtime_ns == before
     index = project.read(INDEX)
     assert "my own line" in index
-    if what in ("binary", "huge", "broken"):
+    if what in ("binary", "huge", "broken", "link", "folder"):
         assert "a hook of mine" in index
 
 
@@ -1199,3 +1224,89 @@ def test_a_plan_that_would_lose_a_line_is_not_carried_out():
     assert not plan.lost()
     plan.files = {path: text.replace("b\n", "") for path, text in plan.files.items()}
     assert plan.lost() == ["b"]
+
+
+# --- what is in the way -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["a file", "a disk that is only read"])
+def obstacle(request, project):
+    """Something in the place of the topics, until it is called."""
+    topics = project.folder / ".agents/topics"
+    if request.param == "a file":
+        project.write(".agents/topics", "mine\n")
+        yield topics.unlink
+        return
+    topics.mkdir(parents=True)
+    is_mount = os.geteuid() == 0
+    if is_mount and not mounted(topics):
+        pytest.skip("tmpfs cannot be mounted here")
+    allow(topics, may_write=False, is_mount=is_mount)
+    yield lambda: allow(topics, may_write=True, is_mount=is_mount)
+    if is_mount:
+        subprocess.run(["umount", "--lazy", topics], check=True)
+
+
+def test_a_plan_that_cannot_be_carried_out_changes_nothing_and_hinders_no_other_command(project, obstacle):
+    recurring(project)
+    before = project.files()
+    assert ".agents/topics" in project.fleet("consolidate", "--force", expect=6).stderr
+    assert project.files() == before, "nor is the index half of a plan"
+    project.fleet("config", "set", "recall.discoveries", "10")
+    assert "recall.discoveries" in project.fleet("undo").stdout
+    assert "consolidation" in project.fleet("sleep", expect=3).stdout
+    obstacle()
+    project.fleet("consolidate", "--force")
+    assert topic_files(project)
+
+
+def test_a_run_that_waits_to_be_finished_is_named_by_what_it_hinders(project):
+    recurring(project)
+    workspace = project.workspace()
+    runs = Runs(workspace)
+    page = runs.page(".agents/topics/x.md")
+    plan = runs.fresh("consolidate", "tank", Draft("", "", [page.to("x\n")]))
+    (project.folder / ".fleet/runs").mkdir(exist_ok=True)
+    (project.folder / f".fleet/runs/{plan.id}.plan").write_bytes(msgspec.json.encode(plan))  # the disk filled here
+    workspace.close()
+    project.write(".agents/topics", "mine\n")
+    assert plan.id in project.fleet("consolidate", "--force", expect=6).stderr
+    (project.folder / ".agents/topics").unlink()
+    told = project.fleet("consolidate", "--force").stderr
+    assert f"{plan.id}, which was cut short, is finished now" in told
+    assert project.read(".agents/topics/x.md") == "x\n"
+
+
+def test_an_index_with_bytes_of_another_encoding_keeps_them(project):
+    recurring(project)
+    project.write(INDEX, "# Memory\n\n")
+    with (project.folder / INDEX).open("ab") as file:
+        file.write("- d\xe9j\xe0 vu\n".encode("latin-1"))
+    project.fleet("consolidate", "--force")
+    assert topic_files(project)
+    assert (project.folder / INDEX).read_bytes().startswith(b"# Memory\n\n- d\xe9j\xe0 vu\n")
+
+
+def test_a_linked_topic_keeps_its_name_and_its_pointer(project, tmp_path):
+    recurring(project)
+    (tmp_path / "shared.md").write_text("# Shared\n\nof another project\n")
+    names = ("the-orders-table-needs-an-index.md", "shared.md")
+    (project.folder / ".agents/topics").mkdir()
+    for name in names:
+        (project.folder / ".agents/topics" / name).symlink_to(tmp_path / "shared.md")
+    pointers = [f"- [Shared](topics/{name}#what) — mine\n" for name in names]
+    project.write(INDEX, "".join(pointers))
+    told = project.fleet("consolidate", "--force").stdout
+    assert "topics/shared.md is no plain file" in told
+    assert all(each in project.read(INDEX) for each in pointers)
+    assert ".agents/topics/the-orders-table-needs-an-index-2.md" in topic_files(project)
+    assert (tmp_path / "shared.md").read_text() == "# Shared\n\nof another project\n"
+
+
+def test_a_consolidation_that_cannot_be_recorded_is_done_and_says_so(project):
+    recurring(project)
+    (project.folder / "agents/tank/reflections.jsonl").mkdir(parents=True)
+    done = project.fleet("consolidate", "--force")
+    assert topic_files(project)
+    [run] = re.findall(r"fleet undo (consolidate-\S+?)`", done.stdout)
+    assert f"{run} is done, and `fleet records` does not show it" in done.stderr

@@ -726,3 +726,12 @@ def test_a_zone_that_nobody_knows_is_utc(tmp_path, wall):
     note(here, 1, "The build broke yesterday")
     assert tidy(here).report.absolutized_dates == 1
     here.close()
+
+
+def test_tidy_names_a_zone_that_nobody_knows(tmp_path):
+    stage = Stage(tmp_path)
+    stage.run("w", "init", "--agent", "velma", "--yes")
+    stage.run("w", "config", "set", "sleep.zone", "Europe/Berlin")
+    toml = tmp_path / "w/fleet.toml"
+    toml.write_text(toml.read_text().replace("Europe/Berlin", "Mars/Olympus"))
+    assert "'Mars/Olympus'" in stage.run("w", "tidy", "--mode", "always").stderr
