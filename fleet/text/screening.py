@@ -202,10 +202,11 @@ _TOKEN_HINTS = (
 _AWS_KEY_ID = r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}"
 _AWS_SECRETS = (
     r"""(?i:secret_?access_?key|aws_?secret(?:_?key)?)\\?["']?[ \t]{0,4}[=:][ \t]{0,4}\\?["']?"""
-    r"(?P<secret>[A-Za-z0-9/+]{40,})"
+    r"(?P<secret>(?![A-Za-z0-9/+]{0,40}EXAMPLE)[A-Za-z0-9/+]{40,})"
 )
 _AWS_SECRETS_ALONE = r"(?<![A-Za-z0-9/+=])(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])"
-_URL_PASSWORDS = r"""(?x)://(?P<user>[^\s/:@?\#|"'`()\[\]\\]{0,128}+):
+# The user may be an address of mail; git@github.com:repo is none.
+_URL_PASSWORDS = r"""(?x)://(?P<user>[^\s/:@?\#|"'`()\[\]\\]{0,128}+(?:(?<!//git)@[\w-]{1,64}+\.[\w.-]{1,64}+)?+):
     (?!\$\{|\$[A-Z_]+@|<[^\s<>]*>@|\{+[^\s{}]*\}+@|[*.]+@|\[REDACTED:[a-z-]+\]@|[0-9]{1,5}[?\#,'";)])
     (?P<secret>[^\s/"`]{1,256})@"""
 _URL_TOKENS = r"://(?P<secret>(?=[A-Za-z_-]{0,128}[0-9])(?=[0-9_-]{0,128}[A-Za-z])[A-Za-z0-9_-]{20,128})@"
