@@ -324,12 +324,12 @@ def load(path: Path) -> Config:
     text = ""
     try:
         text = _text(path)
-        tables = tomllib.loads(text)
+        tables = Files.toml(text)
     except FileNotFoundError:
         is_lost = path.with_name(".fleet").joinpath("replica.toml").exists()
         warning = f"{path} is not there; every setting has its default until it is, or `fleet init` makes a new one"
         return _defaults(warning) if is_lost else _defaults()
-    except (ValueError, OSError, RecursionError) as why:
+    except (ValueError, OSError) as why:
         reason = "git left two versions in it: keep the team's" if "\n<<<<<<< " in text else why
         return _defaults(f"{path} cannot be read ({reason}); every setting has its default until it is mended")
     config = Config() if tables else _defaults()
@@ -350,7 +350,9 @@ def _defaults(*problems: str) -> Config:
 
 
 def _text(path: Path) -> str:
-    return path.read_bytes().decode().removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    with path.open("rb") as file:
+        data = file.read(4 * limits.LINE_BYTES_MAX)  # of a longer one no part is read
+    return data.decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _section(path: Path, name: str, table: dict[str, Any], config: Config) -> Any:
@@ -417,8 +419,8 @@ def settings(path: Path) -> list[_Setting]:
     config = load(path)
     config.files = _Files(home=config.files.home or homes.Homes(path.parent).current())  # they stay where they are
     try:
-        tables = tomllib.loads(_text(path))
-    except (ValueError, OSError, RecursionError):
+        tables = Files.toml(_text(path))
+    except (ValueError, OSError):
         tables = {}
     tables = {name: table for name, table in tables.items() if isinstance(table, dict)}
     return [

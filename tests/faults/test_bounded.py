@@ -107,6 +107,14 @@ def one_lesson_of_many_writers() -> Files:
     yield EDITION, b"".join(part + b"\n" for part in split(lesson))
 
 
+NAME_OF_MANY_PARTS = b".".join([b"a"] * 32_000) + b"=1\n"
+"""tomllib takes 15 s and 4 GB for it."""
+
+
+def members_with_a_name_of_many_parts() -> Files:
+    yield "members.toml", NAME_OF_MANY_PARTS
+
+
 def built(stage: Stage, files: Files) -> None:
     """Make the clan's repository: a lesson of somebody's, and the files of an attack, in one commit."""
     stage.git("init", "--quiet", "--bare", str(stage.remote))
@@ -153,7 +161,13 @@ def stage(tmp_path: Path) -> Stage:
 
 
 HELD = [rubbish, tiny_shards]
-READ = [newer_lines, merged_in_a_ring, one_lesson_in_many_shards, one_lesson_of_many_writers]
+READ = [
+    members_with_a_name_of_many_parts,
+    newer_lines,
+    merged_in_a_ring,
+    one_lesson_in_many_shards,
+    one_lesson_of_many_writers,
+]
 
 
 @pytest.mark.parametrize("attack", [*HELD, *READ])
@@ -237,6 +251,19 @@ def test_a_clone_that_brings_its_lines_along_costs_no_more(stage: Stage):
     assert is_within(max(each.cpu_s for each in after), AFTER_S), after
     assert max(each.peak_bytes for each in after) < MEMORY_BYTES
     assert stage.seen("tank") == {LESSON: 1}
+
+
+@pytest.mark.parametrize("text", [NAME_OF_MANY_PARTS, b"[x]\n" + b"# y\n" * 10_000_000], ids=["parts", "bytes"])
+def test_a_clone_with_a_configuration_that_takes_long_to_read_is_told_and_costs_little(stage: Stage, text: bytes):
+    (stage.folder / "tank").mkdir()
+    (stage.folder / "tank/fleet.toml").write_bytes(text)
+    words = ("--agent", "tank", "correct", "--wrong", "w", "--right", "r", "--pattern", "Pin it")
+    costs = [cost(stage, *words), cost(stage, "start"), cost(stage, "status")]
+    assert is_within(max(each.cpu_s for each in costs), AFTER_S), costs
+    assert max(each.peak_bytes for each in costs) < MEMORY_BYTES
+    assert "fleet.toml cannot be read" in costs[0].said
+    assert "dots in a line" in costs[0].said
+    assert costs[0].code == 0
 
 
 def test_of_more_shards_than_a_clan_may_have_the_first_are_read_and_our_own(tmp_path: Path):
