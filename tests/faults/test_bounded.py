@@ -115,6 +115,15 @@ def members_with_a_name_of_many_parts() -> Files:
     yield "members.toml", NAME_OF_MANY_PARTS
 
 
+def floods_of_brackets() -> Files:
+    """Texts of nothing but the sign with which a tag, and live Markdown, may begin."""
+    column = {"add": "2026-11-20T22:30:00.123Z-0000", "n": {"seen": 3}}
+    for number in range(80):
+        first = {"text": f"{number} {'<' * 7_900}", "correct": f"{number} {'<' * 7_900}"}
+        row = {"id": f"p-{number + 100:016x}", "w": {f"slash.{number:08x}": {**column, "first": first}}}
+        yield f"patterns.d/slash.{number:08x}.jsonl", json.dumps(row, separators=(",", ":")).encode() + b"\n"
+
+
 def built(stage: Stage, files: Files) -> None:
     """Make the clan's repository: a lesson of somebody's, and the files of an attack, in one commit."""
     stage.git("init", "--quiet", "--bare", str(stage.remote))
@@ -162,6 +171,7 @@ def stage(tmp_path: Path) -> Stage:
 
 HELD = [rubbish, tiny_shards]
 READ = [
+    floods_of_brackets,
     members_with_a_name_of_many_parts,
     newer_lines,
     merged_in_a_ring,
