@@ -1,7 +1,6 @@
 """Use cases of setup: make or join a workspace, change a setting, and keep fleet's files out of a project's git."""
 
 import os
-import tomllib
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
@@ -144,13 +143,13 @@ def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
             before = workspace.files.read(path)
             text = before.decode("utf-8")
             after = _with_values(text, values)
-            expected = tomllib.loads(text.removeprefix("\ufeff"))
+            expected = Files.toml(text)
             for name, value in values.items():
                 section, _, key = name.partition(".")
                 expected.setdefault(section, {})[key] = value
-            if tomllib.loads(after.removeprefix("\ufeff")) != expected:
+            if Files.toml(after) != expected:
                 raise ValueError(f"{' or '.join(values)} stands there in a form of its own")
-        except (ValueError, AttributeError, RecursionError) as why:
+        except (ValueError, AttributeError) as why:
             raise UsageError(f"{path} cannot be changed by a command ({why}): edit it. Nothing was changed") from why
         if not Runs(workspace).swap(path, before, after.encode()):
             raise NoError(f"{path} was changed just now; nothing was changed, run it again")

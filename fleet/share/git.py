@@ -274,6 +274,8 @@ class GitRemote:
             advice = "The server names another address: `fleet init --remote URL` agrees to one"
         is_whole = self.name == self._url  # the command would not work with the login left out
         ask = f"`git ls-remote {self.name}` shows whether git reaches it" if is_whole else "`fleet sync` tries it again"
+        if reason.startswith("no answer in "):
+            ask += ". Where it does, the branch brings more than fits into that time: raise [share] wait_s, or reset it"
         why = RemoteUnavailable(f"{self.name}: {reason}; {_SAFE}. {advice or ask}")
         why.is_offline = _answer("offline").search(reason) is not None
         return why

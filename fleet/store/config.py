@@ -8,7 +8,6 @@ import difflib
 import json
 import os
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -327,13 +326,13 @@ def load(path: Path) -> Config:
         return _defaults(f"{path} is no plain file; every setting has its default until it is one")
     text = ""
     try:
-        text = path.read_bytes().decode().removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-        tables = tomllib.loads(text)
+        text = _text(path)
+        tables = Files.toml(text)
     except FileNotFoundError:
         is_lost = path.with_name(".fleet").joinpath("replica.toml").exists()
         warning = f"{path} is not there; every setting has its default until it is, or `fleet init` makes a new one"
         return _defaults(warning) if is_lost else _defaults()
-    except (ValueError, OSError, RecursionError) as why:
+    except (ValueError, OSError) as why:
         reason = "git left two versions in it: keep the team's" if "\n<<<<<<< " in text else why
         return _defaults(f"{path} cannot be read ({reason}); every setting has its default until it is mended")
     config = Config() if tables else _defaults()
@@ -352,6 +351,14 @@ def _defaults(*problems: str) -> Config:
     """Return the defaults for an unusable file, except that the homes stay where they are, and nothing is stopped."""
     attempts = Attempts(off=bool(problems))
     return Config(files=_Files(home=""), attempts=attempts, problems=list(problems), is_read=not problems)
+
+
+def _text(path: Path) -> str:
+    with path.open("rb") as file:
+        data = file.read(limits.LINE_BYTES_MAX + 1)
+    if len(data) > limits.LINE_BYTES_MAX:
+        raise ValueError(f"it is larger than {limits.LINE_BYTES_MAX:,} bytes")
+    return data.decode().removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _section(path: Path, name: str, table: dict[str, Any], config: Config) -> Any:

@@ -317,9 +317,9 @@ class Bare:
         if not self.folder.exists():
             self._create("sha1")
         self._check()
-        # We hold the lock, so these are left over from a git that was killed.
-        for lock in _STALE_LOCKS:
-            (self.folder / lock).unlink(missing_ok=True)
+        # We hold the lock, so these are left over from a git that was killed: a half-fetched pack may be gigabytes.
+        for left in (*map(self.folder.joinpath, _STALE_LOCKS), *self.folder.glob("objects/pack/*tmp*")):
+            left.unlink(missing_ok=True)
 
     def _check(self, *, are_files: bool = True) -> None:
         """Raise ``GitFailed`` where git would read another configuration or folder, or wait for a pipe or a device."""

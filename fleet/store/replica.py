@@ -11,7 +11,6 @@ stored: it is the largest in the database within the cut, so a peer whose clock 
 
 import os
 import sys
-import tomllib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, lru_cache
@@ -106,7 +105,7 @@ class Register(NamedTuple):
 @lru_cache(maxsize=1)
 def _tables(data: bytes) -> dict[str, Any]:
     """Return the parsed file. Cached, since one correction reads the register seven times."""
-    return tomllib.loads(data.decode())
+    return Files.toml(data.decode())
 
 
 @cache

@@ -8,7 +8,6 @@ One of these files is ``members.toml``: the agents of a clan, a table each with 
 their public keys.
 """
 
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property, partial
@@ -268,11 +267,9 @@ class Members(dict[str, dict[str, str]]):
     @classmethod
     def parse(cls, data: bytes) -> "Members":
         """Read ``members.toml``. Unusable tables and values are left out: they are others', and only decorate."""
-        if len(data) > limits.LINE_BYTES_MAX:
-            return cls()
         try:
-            tables = tomllib.loads(data.decode().removeprefix("\ufeff"))
-        except (ValueError, RecursionError):
+            tables = Files.toml(data.decode())
+        except ValueError:
             return cls()
         return cls(
             {

@@ -47,7 +47,7 @@ def provided(text: str) -> Iterator[_Span]:
         start = text.find(prefix) if prefix in words else -1
         while start >= 0:
             end = start + len(prefix)
-            match = _compiled(tail).match(text, end) if _is_border(text[max(0, start - 2) : start], prefix) else None
+            match = _compiled(tail).match(text, end) if _is_border(text[max(0, start - 3) : start], prefix) else None
             stop = match.end() if match else 0
             if stop and not text[stop : stop + 1].isalnum() and not _is_sample(text[start:stop]):
                 yield start, stop, kind
@@ -61,11 +61,11 @@ def provided(text: str) -> Iterator[_Span]:
 
 
 def _is_border(before: str, prefix: str) -> bool:
-    """Return whether a token may begin after two characters: not within a word, base64 or a dotted name."""
+    """Return whether a token may begin after three characters: not within a word, base64 or a dotted name."""
     last = before[-1:]
-    if last in ("+", ".") and before[:-1].isalnum():
+    if last in ("+", ".") and before[-2:-1].isalnum():
         return False
-    return not (last.isalnum() and prefix[0].isalnum())
+    return before[:1] == "%" or not (last.isalnum() and prefix[0].isalnum())  # `token%3Dghp_...`, of a query
 
 
 @cache

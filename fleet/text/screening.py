@@ -12,6 +12,7 @@ characters of ``[A-Za-z0-9._-]``.
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from operator import itemgetter
 from types import ModuleType
 from typing import NamedTuple
 
@@ -202,10 +203,11 @@ _TOKEN_HINTS = (
 _AWS_KEY_ID = r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}"
 _AWS_SECRETS = (
     r"""(?i:secret_?access_?key|aws_?secret(?:_?key)?)\\?["']?[ \t]{0,4}[=:][ \t]{0,4}\\?["']?"""
-    r"(?P<secret>[A-Za-z0-9/+]{40,})"
+    r"(?P<secret>(?![A-Za-z0-9/+]{0,40}EXAMPLE)[A-Za-z0-9/+]{40,})"
 )
 _AWS_SECRETS_ALONE = r"(?<![A-Za-z0-9/+=])(?P<secret>[A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])"
-_URL_PASSWORDS = r"""(?x)://(?P<user>[^\s/:@?\#|"'`()\[\]\\]{0,128}+):
+# The user may be an address of mail; git@github.com:repo is none.
+_URL_PASSWORDS = r"""(?x)://(?P<user>[^\s/:@?\#|"'`()\[\]\\]{0,128}+(?:(?<!//git)@[\w-]{1,64}+\.[\w.-]{1,64}+)?+):
     (?!\$\{|\$[A-Z_]+@|<[^\s<>]*>@|\{+[^\s{}]*\}+@|[*.]+@|\[REDACTED:[a-z-]+\]@|[0-9]{1,5}[?\#,'";)])
     (?P<secret>[^\s/"`]{1,256})@"""
 _URL_TOKENS = r"://(?P<secret>(?=[A-Za-z_-]{0,128}[0-9])(?=[0-9_-]{0,128}[A-Za-z])[A-Za-z0-9_-]{20,128})@"
@@ -412,8 +414,12 @@ def _frames() -> re.Pattern[str]:
     """Return the expression of the start of a tag: a bracket before one of the names."""
     rows = sections("frames.txt")[""]
     tags = sorted({name for row in rows for name in row.split()}, key=lambda name: (-len(name), name))
-    names = "|".join("[-_ ]?".join(map(re.escape, name.replace("_", "-").split("-"))) for name in tags)
-    return re.compile(rf"[<＜﹤](?=[\s/\\]{{0,4}}(?:{names})(?![A-Za-z0-9]))", re.IGNORECASE)
+    spelt = ["[-_ ]?".join(map(re.escape, name.replace("_", "-").split("-"))) for name in tags]
+    # By their first letter: all names would be tried at each of a flood of brackets.
+    heads = (
+        f"{head}(?:{'|'.join(name[1:] for name in spelt if name[0] == head)})" for head in {*map(itemgetter(0), spelt)}
+    )
+    return re.compile(rf"[<＜﹤](?=[\s/\\]{{0,4}}+(?=[a-z])(?:{'|'.join(heads)})(?![A-Za-z0-9]))", re.IGNORECASE)
 
 
 _OTHER_BRACKETS = str.maketrans("<>＜＞﹤﹥[]", "‹›‹›‹›⟦⟧")
@@ -426,7 +432,7 @@ _PIECE = r"(?<!`)(?P<ticks>`{1,2})(?!`)(?P<code>[^`]{2,}|[^`\s])(?P=ticks)(?!`)|
 _LINK = r"(?i)://|www\.|mailto:|xmpp:|\w@\w"
 _BEFORE_LINK = "([<{\"'*_~"
 _AFTER_LINK = ")]>}\"'*_~.,;:!?"
-_LIVE = r"[\\*\[\]<]|_+|~+|&(?=#?[A-Za-z0-9]{1,40};)"
+_LIVE = r"[\\*\[\]<]+|_+|~+|&(?=#?[A-Za-z0-9]{1,40};)"
 _MAY_BE_LIVE = r"[`|\\*\[\]<_~&@]"
 _LINK_MARKS = ("://", "www.", "mailto:", "xmpp:")
 _BLOCK_START = r"[0-9]{1,9}(?=[.)](?:\s|$))|(?=#{1,6}(?:\s|$)|>|[-+](?:\s|$)|[-+=:\s]+$)"
@@ -479,7 +485,7 @@ def _escaped_mark(mark: re.Match[str]) -> str:
     word, (start, end) = mark.string, mark.span()
     if mark[0][0] == "_" and word[max(0, start - 1) : start].isalnum() and word[end : end + 1].isalnum():
         return mark[0]  # within a word CommonMark gives an underscore no meaning
-    return "".join("\\" + letter for letter in mark[0])
+    return "\\" + "\\".join(mark[0])
 
 
 # --- text that fleet injected ----------------------------------------------------------------------------------------

@@ -69,6 +69,23 @@ def test_whoever_sees_it_first_drops_it_for_everybody_and_says_so(clan):
 
 
 @pytest.mark.parametrize(
+    ("before", "secret", "after", "kind"),
+    [
+        ("curl 'https://example.org/items?api_key=", "q8W7e6" + "R5t4Y3u2I1", "&page=2'", "env-secret"),
+        ("mail by smtp://bot@example.org:", "q8W7e6" + "R5t4", "@smtp.example.org works", "url-credentials"),
+        ("open /login?next=x%26token%3D", TOKEN, "%26x", "github-classic"),
+        ("the key is ", "LS0tLS1C" + "RUdJTiBPUEVOU1NIIFBSSVZBVEUg" + "a1B2" * 20, " in CI", "private-key"),
+    ],
+)
+def test_one_within_an_address_or_in_base64_leaves_no_machine(clan, before, secret, after, kind):
+    said = clan.run("velma", "correct", "--wrong", "x", "--right", "y", "--pattern", f"{before}{secret}{after}")
+    assert f"{before}[REDACTED:{kind}]{after}" in said.stdout
+    clan.run("velma", "sync")
+    assert f"{before}[REDACTED:{kind}]" in tip(clan)
+    assert secret not in tip(clan)
+
+
+@pytest.mark.parametrize(
     ("before", "secret", "after"),
     [
         ("password: ", "Geheim" + "123!", ""),

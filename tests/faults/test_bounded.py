@@ -107,6 +107,23 @@ def one_lesson_of_many_writers() -> Files:
     yield EDITION, b"".join(part + b"\n" for part in split(lesson))
 
 
+NAME_OF_MANY_PARTS = b".".join([b"a"] * 32_000) + b"=1\n"
+"""tomllib takes 15 s and 4 GB for it."""
+
+
+def members_with_a_name_of_many_parts() -> Files:
+    yield "members.toml", NAME_OF_MANY_PARTS
+
+
+def floods_of_brackets() -> Files:
+    """Texts of nothing but the sign with which a tag, and live Markdown, may begin."""
+    column = {"add": "2026-11-20T22:30:00.123Z-0000", "n": {"seen": 3}}
+    for number in range(80):
+        first = {"text": f"{number} {'<' * 7_900}", "correct": f"{number} {'<' * 7_900}"}
+        row = {"id": f"p-{number + 100:016x}", "w": {f"slash.{number:08x}": {**column, "first": first}}}
+        yield f"patterns.d/slash.{number:08x}.jsonl", json.dumps(row, separators=(",", ":")).encode() + b"\n"
+
+
 def built(stage: Stage, files: Files) -> None:
     """Make the clan's repository: a lesson of somebody's, and the files of an attack, in one commit."""
     stage.git("init", "--quiet", "--bare", str(stage.remote))
@@ -153,7 +170,14 @@ def stage(tmp_path: Path) -> Stage:
 
 
 HELD = [rubbish, tiny_shards]
-READ = [newer_lines, merged_in_a_ring, one_lesson_in_many_shards, one_lesson_of_many_writers]
+READ = [
+    floods_of_brackets,
+    members_with_a_name_of_many_parts,
+    newer_lines,
+    merged_in_a_ring,
+    one_lesson_in_many_shards,
+    one_lesson_of_many_writers,
+]
 
 
 @pytest.mark.parametrize("attack", [*HELD, *READ])
@@ -237,6 +261,19 @@ def test_a_clone_that_brings_its_lines_along_costs_no_more(stage: Stage):
     assert is_within(max(each.cpu_s for each in after), AFTER_S), after
     assert max(each.peak_bytes for each in after) < MEMORY_BYTES
     assert stage.seen("tank") == {LESSON: 1}
+
+
+@pytest.mark.parametrize("text", [NAME_OF_MANY_PARTS, b"[x]\n" + b"# y\n" * 10_000_000], ids=["parts", "bytes"])
+def test_a_clone_with_a_configuration_that_takes_long_to_read_is_told_and_costs_little(stage: Stage, text: bytes):
+    (stage.folder / "tank").mkdir()
+    (stage.folder / "tank/fleet.toml").write_bytes(text)
+    words = ("--agent", "tank", "correct", "--wrong", "w", "--right", "r", "--pattern", "Pin it")
+    costs = [cost(stage, *words), cost(stage, "start"), cost(stage, "status")]
+    assert is_within(max(each.cpu_s for each in costs), AFTER_S), costs
+    assert max(each.peak_bytes for each in costs) < MEMORY_BYTES
+    assert "fleet.toml cannot be read" in costs[0].said
+    assert "dots in a line" in costs[0].said
+    assert costs[0].code == 0
 
 
 def test_of_more_shards_than_a_clan_may_have_the_first_are_read_and_our_own(tmp_path: Path):

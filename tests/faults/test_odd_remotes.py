@@ -1,8 +1,10 @@
 """Fault 26 of FAULTS: shallow and partial clones, as the remote and around a workspace; far sides that say no."""
 
+import hashlib
 import os
 import shutil
 import subprocess
+import zlib
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,77 @@ def test_a_partial_clone_as_the_remote_works_or_says_why_and_loses_nothing(bench
     bench.run("slash", "init", "--agent", "slash", "--remote", str(bench.remote), "--yes")
     bench.sync("slash", "tank")
     assert bench.seen("slash") == bench.seen("tank") == KNOWN | {LESSON: 1}
+
+
+def bomb(count: int) -> bytes:
+    """Return a pack of under 2 kB with a number of blobs of 96 MiB: each is a delta on one, which is one on another."""
+
+    def entry(kind: int, size: int, base: bytes, data: bytes) -> bytes:
+        head = bytes([0x80 | kind << 4 | size & 15]) if size > 15 else bytes([kind << 4 | size])
+        return head + (number(size >> 4) if size > 15 else b"") + base + zlib.compress(data, 9)
+
+    def number(value: int) -> bytes:
+        return (bytes([value & 127 | 128]) + number(value >> 7)) if value > 127 else bytes([value])
+
+    def back(distance: int) -> bytes:
+        found = [distance & 127]
+        while distance := distance >> 7:
+            distance -= 1
+            found.append(distance & 127 | 128)
+        return bytes(reversed(found))
+
+    small, large = 0x10000, 0xFF0000
+    pack = b"PACK" + (2).to_bytes(4, "big") + (2 + count).to_bytes(4, "big")
+    first = len(pack)
+    pack += entry(3, small, b"", b"\0" * small)
+    second = len(pack)
+    delta = number(small) + number(large) + b"\x80" * (large // small)  # each copies all of it
+    pack += entry(6, len(delta), back(second - first), delta)
+    for each in range(count):
+        delta = number(large) + number(6 * large + 4) + b"\xc0\xff" * 6 + b"\x04%04d" % each
+        pack += entry(6, len(delta), back(len(pack) - second), delta)
+    return pack + hashlib.sha1(pack).digest()
+
+
+def test_what_takes_too_long_to_fetch_is_told_and_leaves_no_half_pack(bench):
+    for agent in ("velma", "tank"):
+        bench.join(agent)
+    bench.correct("velma", LESSON)
+    bench.sync("velma")
+    subprocess.run(["git", "index-pack", "--stdin"], cwd=bench.remote, input=bomb(8), check=True, capture_output=True)
+    every = ("cat-file", "--batch-all-objects", "--batch-check=%(objectsize) %(objectname)")
+    sizes = [row.split() for row in bench.git(*every, where="clan.git").splitlines()]
+    blobs = [oid for size, oid in sizes if int(size) > 10**8]
+    assert len(blobs) == 8
+    listed = "".join(f"100644 blob {oid}\tf{number}\n" for number, oid in enumerate(blobs))
+    tree = subprocess.run(["git", "mktree"], cwd=bench.remote, input=listed, check=True, capture_output=True, text=True)
+    made = bench.git(
+        "-c",
+        "user.name=m",
+        "-c",
+        "user.email=m@x",
+        "commit-tree",
+        "-m",
+        "x",
+        "-p",
+        "fleet",
+        tree.stdout.strip(),
+        where="clan.git",
+    ).strip()
+    before = bench.git("rev-parse", "fleet", where="clan.git").strip()
+    bench.git("update-ref", "refs/heads/fleet", made, where="clan.git")
+    bench.run("tank", "config", "set", "share.wait_s", "1")
+    packs = bench.folder / "tank/.fleet/git/objects/pack"
+    for _ in range(2):
+        said = bench.run("tank", "sync", expect=5).stderr
+        assert "nothing is lost" in said
+        assert "the branch brings more than fits into that time" in said
+    assert [*packs.glob("tmp_*")]
+    bench.git("update-ref", "refs/heads/fleet", before, where="clan.git")
+    bench.run("tank", "config", "set", "share.wait_s", "60")
+    bench.sync("tank")
+    assert not [*packs.glob("tmp_*")]
+    assert bench.seen("tank") == {LESSON: 1}
 
 
 # --- around the workspace -------------------------------------------------------------------------------------------

@@ -59,6 +59,8 @@ TOKENS = [
     ("openai-key", "sk-" + "svcacct-" + _letters(60)),
     ("honcho-key", "hch" + "-v3-" + _letters(40)),
     ("honcho-key", "hch" + "-" + _letters(40)),
+    ("google-oauth-token", "1/" + "/0" + _letters(90)),
+    ("private-key", "LS0tLS1C" + "RUdJTiBPUEVOU1NIIFBSSVZBVEUg" + _letters(80)),
     ("aws-access-key", "AK" + "IA" + CAPS),
     ("aws-access-key", "AS" + "IA" + CAPS),
     ("google-key", "AI" + "za" + _letters(33) + "-_"),
@@ -130,6 +132,9 @@ IN_CONTEXT = [
     ("env-secret", "password＝", "Tr0ub4dor&3", ""),
     ("env-secret", "Cookie: JSESSIONID=", "A1B2C3D4E5F60718293A4B5C6D7E8F90", "; x"),
     ("url-credentials", "git clone https://", "k3Jx9Qv2LmT8wZ4bN7pR", "@github.com/a/b"),
+    ("url-credentials", "smtp://mailer@example.org:", "X9kQ2mZ7vT", "@smtp.example.org:587"),
+    ("env-secret", "GET https://example.org/v1/items?page=2&api_key=", "q8w7e6r5t4y3u2i1", "&order=name"),
+    ("github-classic", "?next=x%26token%3D", "gh" + "p_" + "a1B2" * 9, "%26x"),
     ("env-secret", "curl -s -u admin:", "X9kQ2mZ7vT", " https://host/"),
     ("env-secret", "curl --user 'admin:", "X9kQ2mZ7vT", "'"),
     ("env-secret", "id:root,pw:", "kX9mPq2vL", ""),
@@ -144,6 +149,11 @@ IN_CONTEXT = [
 ]
 
 NO_SECRETS = [
+    "aws_secret_access_key = " + "wJalrXUtnFEMI/K7MDENG/" + "bPxRfiCYEXAMPLEKEY",
+    "tokenizer: cl100k_base",
+    "author: ann.smith2024",
+    "pip install git+ssh://git@github.com:lib.git@v1.2",
+    "certificate-authority-data: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUQ4",
     "3f786850e387550fdab836ed7e6dc881de23001b",
     "commit 3f786850e387550fdab836ed7e6dc881de23001b fixes it",
     "550e8400-e29b-41d4-a716-446655440000",
