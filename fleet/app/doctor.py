@@ -73,7 +73,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
     return {
         "workspace": str(workspace.root),
         "agent": agent,
-        "replica": next((r.name for r in reversed(workspace.replicas().replicas) if r.agent == agent), ""),
+        "replica": workspace.replica_name(agent),
         "remote": sharing.Membership(workspace).shown(),
         "branch": workspace.config.share.branch,
         "last_sync": workspace.state.get("last_sync"),

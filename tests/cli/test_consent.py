@@ -42,6 +42,19 @@ def test_a_yes_is_for_one_remote_and_one_machine(stage):
     stage.run("tank", "sync")
 
 
+def test_a_yes_ends_none_that_another_machine_gave_in_the_same_folder(stage):
+    """As where a folder is used in a container and outside of it, in turns."""
+    stage.join("tank")
+    [given] = agreed(stage)
+    other = f"0123456789abcdef {stage.remote}"
+    agreed(stage, other)  # from now on the yes is another machine's
+    stage.run("tank", "sync", "--yes")
+    assert sorted(agreed(stage)) == sorted([given, other])
+    stage.git("init", "--quiet", "--bare", "new.git")
+    stage.run("tank", "init", "--remote", str(stage.folder / "new.git"))
+    assert sorted(agreed(stage)) == sorted([given.replace("clan.git", "new.git"), other])
+
+
 def test_a_lost_yes_is_asked_for_again(stage):
     stage.join("tank")
     (stage.folder / "tank/.fleet/local.db").unlink()
