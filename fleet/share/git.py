@@ -50,6 +50,9 @@ _OBJECT = r"error: object ([0-9a-f]{40,64}): "
 _UNCHECKED = ("transfer.fsckObjects=false", "fetch.fsckObjects=false")
 _OFFLINE = r"(?i)resolve host|connection (?:refused|reset)|failed to connect|timed out|unreachable|no route|no answer"
 _REDIRECTED = r"returned error: 30[12378]\b"
+_NO_LOGIN = r"could not read (?:Username|Password) for"
+# The settings of a repository that was unpacked could name programs to run.
+_ELSEWHERE = "outside of this project shows whether git reaches it: what a project's .git/config sets is not used"
 _SERVER_FAULT = r"unpacker error|No space left|Disk quota|Read-only file system|Input/output error"
 
 
@@ -285,8 +288,13 @@ class GitRemote:
     def _unavailable(self, reason: str, advice: str = "") -> RemoteUnavailable:
         if re.search(_REDIRECTED, reason):
             advice = "The server names another address: `fleet init --remote URL` agrees to one"
+        if re.search(_NO_LOGIN, reason):
+            advice = (
+                "It wants a login. git finds one by a credential helper in your own settings (`git config --global`); "
+                "`fleet init --remote` with USER:TOKEN@ in the address keeps one on this machine alone"
+            )
         is_whole = self.name == self._url  # the command would not work with the login left out
-        ask = f"`git ls-remote {self.name}` shows whether git reaches it" if is_whole else "`fleet sync` tries it again"
+        ask = f"`git ls-remote {self.name}` {_ELSEWHERE}" if is_whole else "`fleet sync` tries it again"
         why = RemoteUnavailable(f"{self.name}: {reason}; {_SAFE}. {advice or ask}")
         why.is_offline = re.search(_OFFLINE, reason) is not None
         return why
