@@ -432,12 +432,12 @@ class Repository:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def origin(self) -> Address | None:
-        """Return the address of its ``origin``, or None. It is only a guess: a person has to agree to it."""
+    def origin(self, name: str = "origin") -> Address | None:
+        """Return the address of its remote of this name, or None. It is only a guess: a person has to agree to it."""
         with suppress(UsageError):
             # Unlike `config --get`, this applies url.<base>.insteadOf. It connects to no remote.
-            url = git.output(self._folder, "ls-remote", "--get-url", "origin")
-            if not url or url == "origin":
+            url = git.output(self._folder, "ls-remote", "--get-url", name)
+            if not url or url == name:
                 return None
             address = Address.checked(url)
             if not address.is_local or url.startswith(("/", "~", "file:")):

@@ -372,6 +372,23 @@ def test_no_network_is_no_failure_of_init_and_a_wrong_address_is_one_and_the_wor
     assert "no git repository" in shell.run("bare", "init", "--remote", "origin", expect=2).stderr
 
 
+def test_in_a_fork_the_upstream_is_named_and_its_name_is_an_address(shell: Shell):
+    project(shell, "tank")
+    assert "your fork" not in shell.run("tank", "init", "--agent", "tank").stdout
+    shell.git("init", "--quiet", "--bare", "upstream.git")
+    shell.git("remote", "add", "upstream", str(shell.folder / "upstream.git"), where="tank")
+    assert "`fleet init --remote upstream` shares with the others" in shell.run("tank", "init").stdout
+    before = (shell.folder / "tank/fleet.toml").read_bytes()
+    wrong = shell.run("tank", "init", "--remote", "upstraem", expect=2).stderr
+    assert "no git repository around this folder has a remote called upstraem" in wrong
+    assert (shell.folder / "tank/fleet.toml").read_bytes() == before
+    shell.run("tank", "init", "--remote", "upstream")
+    shell.correct("tank", LESSON)
+    shell.run("tank", "sync")
+    assert LESSON in shell.git("show", "fleet:patterns.md", where="upstream.git")
+    assert shell.git("for-each-ref", "refs/heads/fleet", where="clan.git") == ""
+
+
 def test_from_nothing_to_a_lesson_in_another_agents_session_in_six_commands_and_under_five_minutes(shell: Shell):
     for agent in ("tank", "velma"):
         project(shell, agent)
