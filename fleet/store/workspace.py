@@ -346,8 +346,8 @@ class Workspace:
         """Raise ``NoError`` if earlier jobs' lines under this lease were not read: totals would start at zero again."""
         if (lease := self.lease()) and self.is_in_a_clan and not self.state.get("pulled"):
             raise NoError(
-                f"{lease} is lent, and what was written under it before is not read yet: nothing was logged. "
-                "Run `fleet sync` first"
+                f"{lease} is lent, and what was written under it before is not read yet, so no line is written under "
+                "it here. Run `fleet sync` first"
             )
 
     def mint(self, agent: str) -> Replica:
