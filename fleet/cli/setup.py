@@ -417,6 +417,8 @@ def _note_what_lacks(file: SettingsFile, host: str) -> None:
         note(f"{off} turns every hook off: change that, if hooks should run")
     if file.host.note:
         note(file.host.note)
+    if file.root and git.output(file.root, "check-ignore", "--", str(file.path)):
+        note(f"git ignores {file.path}: nobody who clones the project gets it, unless `git add --force` commits it")
 
 
 def _file(host: str, *, project: bool, user: bool) -> SettingsFile:

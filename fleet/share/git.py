@@ -303,7 +303,7 @@ class GitRemote:
         is_fault = re.search(_SERVER_FAULT, reason) is not None
         then = "has put that right" if is_fault else "allows that"
         is_settled = is_fault or bool(self._author and self._author.identity)
-        hint = "" if is_settled else ". If it wants a person's name: fleet init --author git"
+        hint = "" if is_settled else ". If it wants a person's name, or a signature: fleet init --author git"
         return RemoteRefused(f"{self.name} refused the push: {reason}; {_SAFE} once whoever runs it {then}{hint}")
 
 
