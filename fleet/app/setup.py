@@ -298,6 +298,6 @@ def own_ignores(workspace: Workspace) -> tuple[str, ...]:
 
 
 def hides_homes(workspace: Workspace) -> bool:
-    """Return whether the project's git ignores some of the agents' own files, as somebody wanted at ``fleet init``."""
+    """Return whether the project ignores some of the agents' own files, as somebody wanted at ``fleet init``."""
     own = homes.ignores(workspace.place)
-    return len(config.ignore(workspace.files, own, dry_run=True)) < len(own)
+    return len(config.ignore(workspace.files, own, dry_run=True, shared=True)) < len(own)

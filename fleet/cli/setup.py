@@ -98,14 +98,15 @@ def _init(
         output.confirm(question, yes=yes or (about == "remote" and not sys.stdin.isatty()))
     home = home or _another_home(root, asks=asks)
     workspace, messages, is_new = setup.join(root, named, remote, branch, home, ephemeral=ephemeral)
-    if local := config.ignore(workspace.files, config.IGNORED_LOCAL):
+    if local := config.ignore(workspace.files, config.IGNORED_LOCAL, shared=True):
         messages.append(f".gitignore: {counted(len(local), 'line')} for this machine's own files")
     places, own = f"{workspace.place}/ and clan-learnings/", setup.own_ignores(workspace)
     question = f"Keep what fleet writes in {places} out of this folder's own git commits?"
     # Without a terminal the careful answer holds: `git add .` publishes nothing by mistake.
-    if config.ignore(workspace.files, own, dry_run=True) and output.is_agreed(question, yes=yes, default=True):
-        added = config.ignore(workspace.files, own)
-        messages.append(f".gitignore: {len(added)} single files of {places}, which fleet writes")
+    lacks = config.ignore(workspace.files, own, dry_run=True, shared=True)
+    if not lacks or output.is_agreed(question, yes=yes, default=True):
+        config.ignore(workspace.files, own, shared=True)
+        messages += [f".gitignore: {len(lacks)} single files of {places}, which fleet writes"] if lacks else []
     echo("\n".join(messages))
     _offer_remote(workspace, asks=asks)
     _offer_author(workspace, author, asks=asks)

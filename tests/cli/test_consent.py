@@ -232,7 +232,7 @@ def test_a_host_that_wants_a_login_is_told_as_that_with_the_two_ways_to_give_one
 
 def test_what_the_projects_own_git_sets_is_not_used_and_that_is_said_where_the_remote_is_not_reached(stage):
     ssh = stage.folder / "ssh"
-    ssh.write_text("#!/bin/sh\nfor last; do :; done\nexec sh -c \"$last\"\n")
+    ssh.write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
     ssh.chmod(0o755)
     stage.git("init", "--quiet", "--bare", str(stage.remote))
     (stage.folder / "tank").mkdir()

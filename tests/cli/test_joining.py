@@ -372,6 +372,24 @@ def test_no_network_is_no_failure_of_init_and_a_wrong_address_is_one_and_the_wor
     assert "no git repository" in shell.run("bare", "init", "--remote", "origin", expect=2).stderr
 
 
+def test_a_branch_from_before_the_projects_gitignore_publishes_nothing_and_is_left_as_it_is(shell: Shell):
+    project(shell, "velma")
+    shell.git("commit", "--quiet", "--allow-empty", "--message", "before fleet", where="velma")
+    shell.git("branch", "old", where="velma")
+    shell.run("velma", "init", "--agent", "velma")
+    shell.git("add", "fleet.toml", ".gitignore", where="velma")
+    shell.git("commit", "--quiet", "--message", "fleet", where="velma")
+    shell.git("clone", "--quiet", "velma", "tank")
+    shell.run("tank", "init", "--agent", "tank")
+    for where in ("velma", "tank"):
+        shell.correct(where, LESSON)
+        shell.git("checkout", "--quiet", "old" if where == "velma" else "origin/old", where=where)
+        assert shell.git("status", "--short", where=where) == ""
+        shell.run(where, "observe", "fix", "The tests want docker here")
+        assert shell.git("status", "--short", where=where) == "", "no file of that branch is written"
+        assert "gitignore lacks" not in shell.run(where, "doctor", expect=None).stdout
+
+
 def test_in_a_fork_the_upstream_is_named_and_its_name_is_an_address(shell: Shell):
     project(shell, "tank")
     assert "your fork" not in shell.run("tank", "init", "--agent", "tank").stdout

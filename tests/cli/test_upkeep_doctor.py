@@ -480,5 +480,7 @@ def test_status_names_the_replica_of_this_machine_in_a_folder_of_two(synced):
     mine = json.loads(synced.run("velma", "status", "--json").stdout)["replica"]
     with (synced.folder / "velma/.fleet/replica.toml").open("a") as register:
         minted = "2026-03-15T14:30:00.000Z-0000"
-        register.write(f'\n[[replica]]\nname = "velma.0badc0de"\nmachine = "f00"\nfolder = "f00"\nminted = "{minted}"\n')
+        register.write(
+            f'\n[[replica]]\nname = "velma.0badc0de"\nmachine = "f00"\nfolder = "f00"\nminted = "{minted}"\n'
+        )
     assert json.loads(synced.run("velma", "status", "--json").stdout)["replica"] == mine
