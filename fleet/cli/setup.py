@@ -84,12 +84,9 @@ def _init(
     if asks and not ephemeral:
         named = named or _ask_agent(root)
         remote = remote or _ask_remote(root)
-    called = remote if _is_name(remote) else ""
-    if (called or author == "git") and which("git") is None:
+    if (_is_name(remote) or author == "git") and which("git") is None:
         raise RemoteUnavailable("git is not installed, or not on the PATH. Nothing was made; install git")
-    if called and not (remote := Repository(root).origin(called) or ""):
-        none = f"no git repository around this folder has a remote called {called}, and no folder here is: --remote URL"
-        raise UsageError(f"{git.refusal(root) or none}. Nothing was made")
+    remote = _address(root, remote)
     _check_author(root, author)
     if not output.chosen.root_named():
         _check_repository(root, remote)
@@ -176,6 +173,16 @@ def _ask_agent(root: Path) -> str:
 def _is_name(remote: str) -> bool:
     """Return whether this is the name of one of git's remotes, and no address: a word, and no folder here."""
     return remote == "origin" or (re.fullmatch(r"\w[\w-]*", remote) is not None and not Path(remote).exists())
+
+
+def _address(root: Path, remote: str) -> str:
+    """Return a remote's address, where it was given by its name in git; raise ``UsageError`` if git knows none."""
+    if not _is_name(remote):
+        return remote
+    if address := Repository(root).origin(remote):
+        return address
+    none = f"no git repository around this folder has a remote called {remote}, and no folder here is: --remote URL"
+    raise UsageError(f"{git.refusal(root) or none}. Nothing was made")
 
 
 def _of_fork(root: Path) -> str:

@@ -533,8 +533,8 @@ IGNORED_LOCAL = (
 def ignore(files: Files, patterns: Sequence[str], *, dry_run: bool = False, shared: bool = False) -> list[str]:
     """Append the missing patterns to ``.gitignore``; return those that were, or with ``dry_run`` would be, added.
 
-    This clone's own list, ``.git/info/exclude``, gets them, too: it holds on a branch from before that ``.gitignore`` as
-    well, and is enough there unless ``shared``, for a ``.gitignore`` that is to be committed. A folder covers its files.
+    This clone's own list, ``.git/info/exclude``, gets them, too: it holds on a branch from before that ``.gitignore``,
+    and is enough there unless ``shared``, for a ``.gitignore`` that is to be committed. A folder covers its files.
     """
     everywhere, here = files.root / ".gitignore", files.root / ".git/info/exclude"
     missing = _missing(patterns, everywhere) if shared else _missing(patterns, everywhere, here)

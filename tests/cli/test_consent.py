@@ -227,7 +227,8 @@ def test_a_host_that_wants_a_login_is_told_as_that_with_the_two_ways_to_give_one
             failed = stage.run("tank", "sync", expect=5, **prompt).stderr
             assert "could not read Username" in failed
             assert "askpass" not in failed, "nothing is asked, and nothing is said of what would ask"
-            assert "`git config --global`" in failed and "`fleet init --remote` with USER:TOKEN@" in failed
+            assert "`git config --global`" in failed
+            assert "`fleet init --remote` with USER:TOKEN@" in failed
 
 
 def test_what_the_projects_own_git_sets_is_not_used_and_that_is_said_where_the_remote_is_not_reached(stage):

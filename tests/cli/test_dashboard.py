@@ -359,11 +359,13 @@ def test_where_the_projects_origin_moved_nothing_goes_out_until_somebody_agrees_
     assert "1 line to go out: fleet sync\n" in stage.run("w").stdout, "no hook sends it"
     assert "nobody has agreed" in stage.run("w", "poll", expect=None).stdout
     seen = look(stage)
-    assert "moved.git" in seen["silent"][0] and "nobody has agreed" in seen["silent"][0]
+    assert "moved.git" in seen["silent"][0]
+    assert "nobody has agreed" in seen["silent"][0]
     assert seen["next"]["command"] == "fleet sync"
     assert "nobody has agreed" in json.loads(stage.run("w", "status", "--json").stdout)["sync_failed"]
     stage.run("w", "sync", "--yes")
-    assert look(stage)["agreed"] and not look(stage)["silent"]
+    assert look(stage)["agreed"]
+    assert not look(stage)["silent"]
 
 
 def test_a_yes_to_one_branch_is_none_to_another(stage):
