@@ -390,6 +390,16 @@ def test_a_branch_from_before_the_projects_gitignore_publishes_nothing_and_is_le
         assert "gitignore lacks" not in shell.run(where, "doctor", expect=None).stdout
 
 
+def test_who_begins_in_a_worktree_is_told_that_it_goes_with_it(shell: Shell):
+    project(shell, "velma")
+    (shell.folder / "velma/docs").mkdir()
+    shell.git("clone", "--quiet", "--bare", "velma", "bare.git")
+    shell.git("worktree", "add", "--quiet", "../tree", where="bare.git")
+    assert "goes with it" in shell.run("tree", "init", "--agent", "tank").stdout
+    for where in ("velma/docs", "velma"):
+        assert "goes with it" not in shell.run(where, "--dir", ".", "init", "--agent", "velma").stdout
+
+
 def test_in_a_fork_the_upstream_is_named_and_its_name_is_an_address(shell: Shell):
     project(shell, "tank")
     assert "your fork" not in shell.run("tank", "init", "--agent", "tank").stdout
