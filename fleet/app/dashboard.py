@@ -21,7 +21,7 @@ from fleet.reflect.clusters import Clusters
 from fleet.reflect.exposure import Exposures
 from fleet.reflect.inbox import Inbox
 from fleet.reflect.promotion import AgentMemory
-from fleet.share.git import Address
+from fleet.share.git import Address, Repository
 from fleet.share.outgoing import Outbox
 from fleet.store import consent
 from fleet.store.workspace import ONLINE, Workspace
@@ -50,11 +50,10 @@ def overview(workspace: Workspace, agent: str, *, is_seen: bool) -> dict[str, An
 
 
 def _is_agreed(workspace: Workspace) -> bool:
-    """Return whether somebody here agreed to the remote in ``fleet.toml``; if none is there, to any remote."""
+    """Return whether somebody here agreed to the remote that is named now; an ``origin`` may have moved since."""
     share = workspace.config.share
-    if not share.remote:
-        return bool(workspace.state.agreed(consent.REMOTE))
-    return workspace.state.agrees(consent.REMOTE, share.consented(Address(share.remote).bare))
+    named = share.remote or (workspace.state.agreed(consent.REMOTE) and Repository(workspace.root).origin())
+    return bool(named) and workspace.state.agrees(consent.REMOTE, share.consented(Address(named).bare))
 
 
 def _state(workspace: Workspace, agent: str) -> dict[str, Any]:

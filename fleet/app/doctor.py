@@ -73,7 +73,7 @@ def status(workspace: Workspace, agent: str) -> dict[str, Any]:
     return {
         "workspace": str(workspace.root),
         "agent": agent,
-        "replica": next((r.name for r in reversed(workspace.replicas().replicas) if r.agent == agent), ""),
+        "replica": workspace.replica_name(agent),
         "remote": sharing.Membership(workspace).shown(),
         "branch": workspace.config.share.branch,
         "last_sync": workspace.state.get("last_sync"),
@@ -356,7 +356,7 @@ def _ignores(workspace: Workspace, *, fix: bool) -> Iterator[_Finding]:
     if missing := config.ignore(workspace.files, wanted, dry_run=not fix):
         yield _trouble("ignore", f".gitignore lacks {', '.join(missing)}", fixed=fix)
     own = homes.ignores(workspace.place) if setup.hides_homes(workspace) else ()
-    if missing := config.ignore(workspace.files, own, dry_run=not fix):
+    if missing := config.ignore(workspace.files, own, dry_run=not fix, shared=True):
         yield _trouble("unhidden", f".gitignore has files of agents' own, and lacks {listed(missing)}", fixed=fix)
     if published := [path for path in tracked if path not in state]:
         yield _trouble("published", f"git tracks {listed(published)}, written by fleet")

@@ -60,6 +60,12 @@ def join(
             )
     else:
         messages.append(f"{root} is a workspace already")
+    folders = git.output(root, "rev-parse", "--git-dir", "--git-common-dir").splitlines()
+    if len({(root / each).resolve() for each in folders}) > 1:
+        messages.append(
+            "this is a git worktree: when git removes it, what fleet keeps here goes with it, but for what was synced. "
+            "A workspace in the main checkout, or one that FLEET_DIR names, serves all worktrees"
+        )
     if Repository(root).has_unpulled(path.name):
         messages.append(f"the project has a {path.name} that is not pulled yet: `fleet doctor` says what to do")
     workspace = Workspace(root)
@@ -293,6 +299,6 @@ def own_ignores(workspace: Workspace) -> tuple[str, ...]:
 
 
 def hides_homes(workspace: Workspace) -> bool:
-    """Return whether the project's git ignores some of the agents' own files, as somebody wanted at ``fleet init``."""
+    """Return whether the project ignores some of the agents' own files, as somebody wanted at ``fleet init``."""
     own = homes.ignores(workspace.place)
-    return len(config.ignore(workspace.files, own, dry_run=True)) < len(own)
+    return len(config.ignore(workspace.files, own, dry_run=True, shared=True)) < len(own)

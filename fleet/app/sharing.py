@@ -479,7 +479,10 @@ class Membership:
             if not yes:
                 by_file, by_git = "named in fleet.toml, perhaps by somebody else", "the origin of the repository around"
                 origin = by_file if share.remote else by_git
-                raise ConsentNeededError(share.lessons, f"{address.redacted}, branch {branch}", origin)
+                needed = ConsentNeededError(share.lessons, f"{address.redacted}, branch {branch}", origin)
+                if self._state.agreed(consent.REMOTE):  # to another address: what went out goes out no more
+                    self._state.put(sync_failed=str(needed))
+                raise needed
             self.agree(address.bare)
         url = self._with_login(address)
         return GitRemote(self._workspace.tree, url, branch, timeout_s=share.wait_s, author=self._author(url))

@@ -46,7 +46,9 @@ _VALUE_CHARS_MAX = 100
 
 @app.command("init")
 def _init(
-    remote: Annotated[str, option("--remote", "URL", "The clan's git remote; 'origin': this project's own.")] = "",
+    remote: Annotated[
+        str, option("--remote", "URL", "The clan's git remote, or what git calls it here: 'origin'.")
+    ] = "",
     branch: Annotated[str, option("--branch", "TEXT", "The remote's branch; 'fleet' by default.")] = "",
     author: Annotated[str, option("--author", "WHO", "Who commits there: git, none, or 'Name <address>'.")] = "",
     take_in: Annotated[
@@ -82,11 +84,9 @@ def _init(
     if asks and not ephemeral:
         named = named or _ask_agent(root)
         remote = remote or _ask_remote(root)
-    if (remote == "origin" or author == "git") and which("git") is None:
+    if (_is_name(remote) or author == "git") and which("git") is None:
         raise RemoteUnavailable("git is not installed, or not on the PATH. Nothing was made; install git")
-    if remote == "origin" and not (remote := Repository(root).origin() or ""):
-        why = git.refusal(root) or "no git repository around this folder has an origin: --remote URL"
-        raise UsageError(f"{why}. Nothing was made")
+    remote = _address(root, remote)
     _check_author(root, author)
     if not output.chosen.root_named():
         _check_repository(root, remote)
@@ -95,14 +95,15 @@ def _init(
         output.confirm(question, yes=yes or (about == "remote" and not sys.stdin.isatty()))
     home = home or _another_home(root, asks=asks)
     workspace, messages, is_new = setup.join(root, named, remote, branch, home, ephemeral=ephemeral)
-    if local := config.ignore(workspace.files, config.IGNORED_LOCAL):
+    if local := config.ignore(workspace.files, config.IGNORED_LOCAL, shared=True):
         messages.append(f".gitignore: {counted(len(local), 'line')} for this machine's own files")
     places, own = f"{workspace.place}/ and clan-learnings/", setup.own_ignores(workspace)
     question = f"Keep what fleet writes in {places} out of this folder's own git commits?"
     # Without a terminal the careful answer holds: `git add .` publishes nothing by mistake.
-    if config.ignore(workspace.files, own, dry_run=True) and output.is_agreed(question, yes=yes, default=True):
-        added = config.ignore(workspace.files, own)
-        messages.append(f".gitignore: {len(added)} single files of {places}, which fleet writes")
+    lacks = config.ignore(workspace.files, own, dry_run=True, shared=True)
+    if not lacks or output.is_agreed(question, yes=yes, default=True):
+        config.ignore(workspace.files, own, shared=True)
+        messages += [f".gitignore: {len(lacks)} single files of {places}, which fleet writes"] if lacks else []
     echo("\n".join(messages))
     _offer_remote(workspace, asks=asks)
     _offer_author(workspace, author, asks=asks)
@@ -110,7 +111,7 @@ def _init(
     _offer_webhook(workspace, yes=yes)
     if not workspace.is_in_a_clan:
         origin = sharing.Membership(workspace).shown()
-        known = f"; `fleet sync --yes` uses this repository's origin, {origin}" if origin else ""
+        known = f"; `fleet sync --yes` uses this repository's origin, {origin}{_of_fork(root)}" if origin else ""
         echo(f"no remote is named here, so fleet works offline. `fleet init --remote URL` names one{known}")
     code = _show_remote(workspace) if starting.is_unasked(workspace) else 0
     who = "" if ephemeral else workspace.agent(named)
@@ -169,18 +170,40 @@ def _ask_agent(root: Path) -> str:
     return name
 
 
+def _is_name(remote: str) -> bool:
+    """Return whether this is the name of one of git's remotes, and no address: a word, and no folder here."""
+    return remote == "origin" or (re.fullmatch(r"\w[\w-]*", remote) is not None and not Path(remote).exists())
+
+
+def _address(root: Path, remote: str) -> str:
+    """Return a remote's address, where it was given by its name in git; raise ``UsageError`` if git knows none."""
+    if not _is_name(remote):
+        return remote
+    if address := Repository(root).origin(remote):
+        return address
+    none = f"no git repository around this folder has a remote called {remote}, and no folder here is: --remote URL"
+    raise UsageError(f"{git.refusal(root) or none}. Nothing was made")
+
+
+def _of_fork(root: Path) -> str:
+    """Return that an origin seems to be a fork, of which the others see nothing; "" where it does not."""
+    is_fork = Repository(root).origin("upstream") not in (None, Repository(root).origin())
+    return " (if that is your fork: `fleet init --remote upstream` shares with the others)" if is_fork else ""
+
+
 def _ask_remote(root: Path) -> str:
     """Return the remote that a person wants to share through; "" for none, or where one is named."""
     share = config.load(root / config.FILE_NAME).share
     if share.remote:
         return ""
     if (origin := Repository(root).origin()) and typer.confirm(
-        f"Share {share.lessons} through {Address(origin).redacted}, on a branch `fleet` of its own?", default=True
+        f"Share {share.lessons} through {Address(origin).redacted}, on a branch `fleet` of its own{_of_fork(root)}?",
+        default=True,
     ):
         return origin
     question = f"Git remote to share {share.lessons} through (empty: none for now)"
     while (named := str(typer.prompt(question, default="")).strip()).casefold() not in _NONE:
-        if re.fullmatch(r"\w[\w-]*", named) and named != "origin" and not Path(named).exists():
+        if _is_name(named) and not Repository(root).origin(named):
             note(f"{named!r} is no address and no folder here: a URL, or the path of a repository; empty for none")
             continue
         try:
@@ -402,6 +425,8 @@ def _note_what_lacks(file: SettingsFile, host: str) -> None:
         note(f"{off} turns every hook off: change that, if hooks should run")
     if file.host.note:
         note(file.host.note)
+    if file.root and git.output(file.root, "check-ignore", "--", str(file.path)):
+        note(f"git ignores {file.path}: nobody who clones the project gets it, unless `git add --force` commits it")
 
 
 def _file(host: str, *, project: bool, user: bool) -> SettingsFile:

@@ -32,6 +32,8 @@ _FETCH = (
 _SAFE = "nothing is lost: what is not sent yet goes out with the next `fleet sync`"
 _MARK = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _UNCHECKED = ("transfer.fsckObjects=false", "fetch.fsckObjects=false")
+# The settings of a repository that was unpacked could name programs to run.
+_ELSEWHERE = "outside of this project shows whether git reaches it: what a project's .git/config sets is not used"
 
 
 @cache
@@ -272,8 +274,13 @@ class GitRemote:
     def _unavailable(self, reason: str, advice: str = "") -> RemoteUnavailable:
         if _answer("redirected").search(reason):
             advice = "The server names another address: `fleet init --remote URL` agrees to one"
+        if _answer("no_login").search(reason):
+            advice = (
+                "It wants a login. git finds one by a credential helper in your own settings (`git config --global`); "
+                "`fleet init --remote` with USER:TOKEN@ in the address keeps one on this machine alone"
+            )
         is_whole = self.name == self._url  # the command would not work with the login left out
-        ask = f"`git ls-remote {self.name}` shows whether git reaches it" if is_whole else "`fleet sync` tries it again"
+        ask = f"`git ls-remote {self.name}` {_ELSEWHERE}" if is_whole else "`fleet sync` tries it again"
         if reason.startswith("no answer in "):
             ask += ". Where it does, the branch brings more than fits into that time: raise [share] wait_s, or reset it"
         why = RemoteUnavailable(f"{self.name}: {reason}; {_SAFE}. {advice or ask}")
@@ -284,7 +291,7 @@ class GitRemote:
         is_fault = _answer("server_fault").search(reason) is not None
         then = "has put that right" if is_fault else "allows that"
         is_settled = is_fault or bool(self._author and self._author.identity)
-        hint = "" if is_settled else ". If it wants a person's name: fleet init --author git"
+        hint = "" if is_settled else ". If it wants a person's name, or a signature: fleet init --author git"
         return RemoteRefused(f"{self.name} refused the push: {reason}; {_SAFE} once whoever runs it {then}{hint}")
 
 
@@ -413,12 +420,12 @@ class Repository:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def origin(self) -> Address | None:
-        """Return the address of its ``origin``, or None. It is only a guess: a person has to agree to it."""
+    def origin(self, name: str = "origin") -> Address | None:
+        """Return the address of its remote of this name, or None. It is only a guess: a person has to agree to it."""
         with suppress(UsageError):
             # Unlike `config --get`, this applies url.<base>.insteadOf. It connects to no remote.
-            url = git.output(self._folder, "ls-remote", "--get-url", "origin")
-            if not url or url == "origin":
+            url = git.output(self._folder, "ls-remote", "--get-url", name)
+            if not url or url == name:
                 return None
             address = Address.checked(url)
             if not address.is_local or url.startswith(("/", "~", "file:")):

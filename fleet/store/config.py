@@ -17,7 +17,7 @@ import msgspec
 
 from fleet import YES
 from fleet.model import limits
-from fleet.model.errors import UsageError
+from fleet.model.errors import DiskError, UsageError
 from fleet.store import homes
 from fleet.store.files import Files
 from fleet.text.screening import screened
@@ -445,8 +445,8 @@ def parsed(name: str, text: str) -> Any:
         raise UsageError(f"{name} is a section: name a setting of it. Nothing was changed")
     section, key = _NAMED[name]
     candidates: list[Any] = [text]
-    with suppress(ValueError, RecursionError):
-        candidates.insert(0, tomllib.loads(f"value = {text}")["value"])
+    with suppress(ValueError):
+        candidates.insert(0, Files.toml(f"value = {text}")["value"])
     reasons = []
     for value in candidates:
         try:
@@ -498,8 +498,8 @@ def _comment(line: str) -> str:
 
 def _is_toml(text: str) -> bool:
     try:
-        return bool(tomllib.loads(text))
-    except (ValueError, RecursionError):
+        return bool(Files.toml(text))
+    except ValueError:
         return False
 
 
@@ -523,24 +523,37 @@ IGNORED_LOCAL = (
 """Patterns of this machine's own files at the root: state, auto-reflect and consolidation."""
 
 
-def ignore(files: Files, patterns: Sequence[str], *, dry_run: bool = False) -> list[str]:
+def ignore(files: Files, patterns: Sequence[str], *, dry_run: bool = False, shared: bool = False) -> list[str]:
     """Append the missing patterns to ``.gitignore``; return those that were, or with ``dry_run`` would be, added.
 
-    A folder in it covers its files.
+    This clone's own list, ``.git/info/exclude``, gets them, too: it holds on a branch from before that ``.gitignore``,
+    and is enough there unless ``shared``, for a ``.gitignore`` that is to be committed. A folder covers its files.
     """
-    known = {line.strip("/") for line in _ignored_lines(files.root)}
-    paths = {pattern: PurePosixPath(pattern.strip("/")) for pattern in patterns}
-    missing = [pattern for pattern, path in paths.items() if known.isdisjoint(map(str, (path, *path.parents)))]
-    if missing and not dry_run:
-        head = [] if IGNORED_NOTE in _ignored_lines(files.root) else [IGNORED_NOTE]
-        text = "".join(f"{line}\n" for line in [*head, *missing])
-        files.append(files.root / ".gitignore", text.encode())
+    everywhere, here = files.root / ".gitignore", files.root / ".git/info/exclude"
+    missing = _missing(patterns, everywhere) if shared else _missing(patterns, everywhere, here)
+    if not dry_run:
+        _append_lines(files, everywhere, missing)
+        if (files.root / ".git/HEAD").is_file():  # a git folder elsewhere is not written to
+            with suppress(DiskError):  # as in a sandbox that keeps `.git` from an agent
+                _append_lines(files, here, _missing(patterns, here))
     return missing
 
 
-def _ignored_lines(root: Path) -> set[str]:
-    """Return the lines of the root's ``.gitignore``, stripped."""
-    path = root / ".gitignore"
+def _missing(patterns: Sequence[str], *lists: Path) -> list[str]:
+    """Return the patterns that stand in none of these files."""
+    known = {line.strip("/") for path in lists for line in _lines(path)}
+    paths = {pattern: PurePosixPath(pattern.strip("/")) for pattern in patterns}
+    return [pattern for pattern, path in paths.items() if known.isdisjoint(map(str, (path, *path.parents)))]
+
+
+def _append_lines(files: Files, path: Path, lines: Sequence[str]) -> None:
+    if lines:
+        head = [] if IGNORED_NOTE in _lines(path) else [IGNORED_NOTE]
+        files.append(path, "".join(f"{line}\n" for line in [*head, *lines]).encode())
+
+
+def _lines(path: Path) -> set[str]:
+    """Return the lines of a file, stripped; none where there is no file."""
     if not path.is_file():
         return set()
     return {line.strip() for line in path.read_text("utf-8", "replace").splitlines()}

@@ -268,6 +268,8 @@ DECIDED = "trust"
 """Key of the number of decisions about who and what is left out (``store.trust``), among the values."""
 
 _FOREVER = "forever"
+_WITHDRAWN = "DELETE FROM consent WHERE kind = ? AND value GLOB ? || '*'"
+"""Statement that ends every consent of a kind on one machine: another may use the same folder, as a container does."""
 
 
 class Local:
@@ -353,16 +355,15 @@ class Local:
         return [value.removeprefix(here) for (value,) in rows if value.startswith(here)]
 
     def agree(self, kind: str, value: str, at: clock.Stamp, *, alone: bool = False) -> None:
-        """Record a person's consent to a value, with ``alone`` in place of any other of its kind."""
-        replaced = [(kind,)] if alone else []
+        """Record a person's consent to a value, with ``alone`` in place of any other of its kind on this machine."""
+        replaced = [(kind, self.here(""))] if alone else []
         row = (kind, self.here(value), at)
-        self._write(
-            ("DELETE FROM consent WHERE kind = ?", replaced), ("INSERT OR REPLACE INTO consent VALUES (?, ?, ?)", [row])
-        )
+        self._write((_WITHDRAWN, replaced), ("INSERT OR REPLACE INTO consent VALUES (?, ?, ?)", [row]))
 
     def disagree(self, kind: str, value: str = "") -> None:
-        """Withdraw the consent to one value, or every consent of a kind."""
-        self._write(("DELETE FROM consent WHERE kind = ? AND ? IN ('', value)", [(kind, value and self.here(value))]))
+        """Withdraw the consent to one value, or every consent of a kind, on this machine."""
+        one = "DELETE FROM consent WHERE kind = ? AND value = ?"
+        self._write((one if value else _WITHDRAWN, [(kind, self.here(value))]))
 
     def here(self, value: str) -> str:
         """Return a value or key as it is stored if it holds on this machine alone: after the machine's fingerprint.

@@ -82,7 +82,7 @@ def _environment(inherited: Mapping[str, str], connect_s: float) -> dict[str, st
     env |= {
         "GIT_ALLOW_PROTOCOL": ":".join(SCHEMES if allowed is None else sorted({*SCHEMES} & {*allowed.split(":")})),
         "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ASKPASS": "false",
+        "GIT_ASKPASS": "",  # none, whatever core.askPass and SSH_ASKPASS say
         "SSH_ASKPASS": "false",
         "SSH_ASKPASS_REQUIRE": "never",
         "GCM_INTERACTIVE": "never",

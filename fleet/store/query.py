@@ -47,7 +47,9 @@ _FOUND = (
 )
 _LOOKED_UP = 4
 """Number of rows that are looked up for each wanted one, since some are not listed."""
-_IN_SETS = "id IN (SELECT id FROM pattern WHERE into_id != '' UNION ALL SELECT into_id FROM pattern WHERE into_id != '')"
+_IN_SETS = (
+    "id IN (SELECT id FROM pattern WHERE into_id != '' UNION ALL SELECT into_id FROM pattern WHERE into_id != '')"
+)
 _HOLDING_MAX = 2_000
 """Limit of rows that are read to find literal parts: these may match a replica or key in the line, too."""
 SHORT_CHARS_MIN = len("p-000000")

@@ -679,5 +679,5 @@ def _newest_and_next(record: Line, cut: str) -> tuple[str, str]:
 
 def _due(connection: Connection, cut: str) -> list[str]:
     """Return the ids of records whose fold changed with the time: a part became due, or the clock was set back."""
-    ripe = "SELECT id FROM pattern WHERE ripens != '' AND ripens <= ?"
-    return [row[0] for row in connection.execute(f"{ripe} UNION ALL SELECT id FROM pattern WHERE newest > ?", (cut, cut))]
+    ripe, newer = "SELECT id FROM pattern WHERE ripens != '' AND ripens <= ?", "SELECT id FROM pattern WHERE newest > ?"
+    return [id_ for query in (ripe, newer) for (id_,) in connection.execute(query, [cut])]

@@ -352,8 +352,8 @@ class Workspace:
         """Raise ``NoError`` if earlier jobs' lines under this lease were not read: totals would start at zero again."""
         if (lease := self.lease()) and self._is_lease_unread():
             raise NoError(
-                f"{lease} is lent, and what was written under it before is not read yet: run `fleet sync` first. "
-                "Nothing was changed"
+                f"{lease} is lent, and what was written under it before is not read yet, so no line is written under "
+                "it here. Run `fleet sync` first"
             )
 
     def _is_lease_unread(self) -> bool:

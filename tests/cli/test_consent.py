@@ -1,7 +1,10 @@
 """A yes to a remote outlives the database that can be made anew, and belongs to one machine and one remote."""
 
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import pytest
 
@@ -40,6 +43,19 @@ def test_a_yes_is_for_one_remote_and_one_machine(stage):
         assert "nobody has agreed" in stage.run("tank", "sync", expect=2).stderr
     stage.run("tank", "sync", "--yes")
     stage.run("tank", "sync")
+
+
+def test_a_yes_ends_none_that_another_machine_gave_in_the_same_folder(stage):
+    """As where a folder is used in a container and outside of it, in turns."""
+    stage.join("tank")
+    [given] = agreed(stage)
+    other = f"0123456789abcdef {stage.remote}"
+    agreed(stage, other)  # from now on the yes is another machine's
+    stage.run("tank", "sync", "--yes")
+    assert sorted(agreed(stage)) == sorted([given, other])
+    stage.git("init", "--quiet", "--bare", "new.git")
+    stage.run("tank", "init", "--remote", str(stage.folder / "new.git"))
+    assert sorted(agreed(stage)) == sorted([given.replace("clan.git", "new.git"), other])
 
 
 def test_a_lost_yes_is_asked_for_again(stage):
@@ -180,3 +196,49 @@ def test_a_branch_with_other_files_of_somebody_else_is_written_beside_them(stage
     stage.correct("tank", LESSON)
     assert "1 line out" in stage.run("tank", "sync").stdout
     assert stage.git("show", "fleet:README.md", where="clan.git") == "x\n"
+
+
+class Closed(BaseHTTPRequestHandler):
+    """Handler of a git host that wants a login, and takes none."""
+
+    def do_GET(self) -> None:
+        """Ask for a login."""
+        self.send_response(401)
+        self.send_header("WWW-Authenticate", 'Basic realm="git"')
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing."""
+
+
+@contextmanager
+def host() -> Iterator[str]:
+    """Serve such a host; yield the address of a repository there."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Closed) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/clan.git"
+        server.shutdown()
+
+
+def test_a_host_that_wants_a_login_is_told_as_that_with_the_two_ways_to_give_one(stage):
+    with host() as url:
+        stage.run("tank", "init", "--agent", "tank", "--remote", url, expect=5)
+        for prompt in ({}, {"GIT_ASKPASS": "/bin/echo", "SSH_ASKPASS": "/bin/echo"}):
+            failed = stage.run("tank", "sync", expect=5, **prompt).stderr
+            assert "could not read Username" in failed
+            assert "askpass" not in failed, "nothing is asked, and nothing is said of what would ask"
+            assert "`git config --global`" in failed
+            assert "`fleet init --remote` with USER:TOKEN@" in failed
+
+
+def test_what_the_projects_own_git_sets_is_not_used_and_that_is_said_where_the_remote_is_not_reached(stage):
+    ssh = stage.folder / "ssh"
+    ssh.write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
+    ssh.chmod(0o755)
+    stage.git("init", "--quiet", "--bare", str(stage.remote))
+    (stage.folder / "tank").mkdir()
+    stage.git("init", "--quiet", where="tank")
+    stage.git("config", "core.sshCommand", str(ssh), where="tank")
+    stage.run("tank", "init", "--agent", "tank", "--remote", f"ssh://127.0.0.1:1{stage.remote}", expect=None)
+    assert "what a project's .git/config sets is not used" in stage.run("tank", "sync", expect=5).stderr
+    assert "synced" in stage.run("tank", "sync", GIT_SSH_COMMAND=str(ssh)).stdout

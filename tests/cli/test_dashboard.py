@@ -345,6 +345,29 @@ def test_a_yes_to_another_remote_is_none_to_the_one_that_the_file_names_by_now(s
     assert not look(stage)["agreed"]
 
 
+def test_where_the_projects_origin_moved_nothing_goes_out_until_somebody_agrees_and_that_is_said(stage):
+    stage.run("w", "init", "--agent", "velma")
+    for name in ("clan.git", "moved.git"):
+        stage.git("init", "--quiet", "--bare", name)
+    stage.git("init", "--quiet", where="w")
+    stage.git("remote", "add", "origin", str(stage.folder / "clan.git"), where="w")
+    stage.run("w", "sync", "--yes")
+    stage.git("remote", "set-url", "origin", str(stage.folder / "moved.git"), where="w")
+    stage.correct("w", LESSON)
+    fired(stage)
+    assert not look(stage)["agreed"]
+    assert "1 line to go out: fleet sync\n" in stage.run("w").stdout, "no hook sends it"
+    assert "nobody has agreed" in stage.run("w", "poll", expect=None).stdout
+    seen = look(stage)
+    assert "moved.git" in seen["silent"][0]
+    assert "nobody has agreed" in seen["silent"][0]
+    assert seen["next"]["command"] == "fleet sync"
+    assert "nobody has agreed" in json.loads(stage.run("w", "status", "--json").stdout)["sync_failed"]
+    stage.run("w", "sync", "--yes")
+    assert look(stage)["agreed"]
+    assert not look(stage)["silent"]
+
+
 def test_a_yes_to_one_branch_is_none_to_another(stage):
     stage.join("velma", "w")
     stage.correct("w", LESSON)

@@ -372,6 +372,51 @@ def test_no_network_is_no_failure_of_init_and_a_wrong_address_is_one_and_the_wor
     assert "no git repository" in shell.run("bare", "init", "--remote", "origin", expect=2).stderr
 
 
+def test_a_branch_from_before_the_projects_gitignore_publishes_nothing_and_is_left_as_it_is(shell: Shell):
+    project(shell, "velma")
+    shell.git("commit", "--quiet", "--allow-empty", "--message", "before fleet", where="velma")
+    shell.git("branch", "old", where="velma")
+    shell.run("velma", "init", "--agent", "velma")
+    shell.git("add", "fleet.toml", ".gitignore", where="velma")
+    shell.git("commit", "--quiet", "--message", "fleet", where="velma")
+    shell.git("clone", "--quiet", "velma", "tank")
+    shell.run("tank", "init", "--agent", "tank")
+    for where in ("velma", "tank"):
+        shell.correct(where, LESSON)
+        shell.git("checkout", "--quiet", "old" if where == "velma" else "origin/old", where=where)
+        assert shell.git("status", "--short", where=where) == ""
+        shell.run(where, "observe", "fix", "The tests want docker here")
+        assert shell.git("status", "--short", where=where) == "", "no file of that branch is written"
+        assert "gitignore lacks" not in shell.run(where, "doctor", expect=None).stdout
+
+
+def test_who_begins_in_a_worktree_is_told_that_it_goes_with_it(shell: Shell):
+    project(shell, "velma")
+    (shell.folder / "velma/docs").mkdir()
+    shell.git("clone", "--quiet", "--bare", "velma", "bare.git")
+    shell.git("worktree", "add", "--quiet", "../tree", where="bare.git")
+    assert "goes with it" in shell.run("tree", "init", "--agent", "tank").stdout
+    for where in ("velma/docs", "velma"):
+        assert "goes with it" not in shell.run(where, "--dir", ".", "init", "--agent", "velma").stdout
+
+
+def test_in_a_fork_the_upstream_is_named_and_its_name_is_an_address(shell: Shell):
+    project(shell, "tank")
+    assert "your fork" not in shell.run("tank", "init", "--agent", "tank").stdout
+    shell.git("init", "--quiet", "--bare", "upstream.git")
+    shell.git("remote", "add", "upstream", str(shell.folder / "upstream.git"), where="tank")
+    assert "`fleet init --remote upstream` shares with the others" in shell.run("tank", "init").stdout
+    before = (shell.folder / "tank/fleet.toml").read_bytes()
+    wrong = shell.run("tank", "init", "--remote", "upstraem", expect=2).stderr
+    assert "no git repository around this folder has a remote called upstraem" in wrong
+    assert (shell.folder / "tank/fleet.toml").read_bytes() == before
+    shell.run("tank", "init", "--remote", "upstream")
+    shell.correct("tank", LESSON)
+    shell.run("tank", "sync")
+    assert LESSON in shell.git("show", "fleet:patterns.md", where="upstream.git")
+    assert shell.git("for-each-ref", "refs/heads/fleet", where="clan.git") == ""
+
+
 def test_from_nothing_to_a_lesson_in_another_agents_session_in_six_commands_and_under_five_minutes(shell: Shell):
     for agent in ("tank", "velma"):
         project(shell, agent)

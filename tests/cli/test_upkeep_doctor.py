@@ -465,3 +465,14 @@ def test_a_value_that_config_set_refuses_is_named_where_the_file_has_it(stage, s
     assert f"{section}.{key} cannot be that" in stage.run("velma", "doctor", expect=1).stdout
     if key == "branch":
         assert "'a b' is no name of a branch" in stage.run("velma", "sync", expect=2).stderr
+
+
+def test_status_names_the_replica_of_this_machine_in_a_folder_of_two(synced):
+    """As where a folder is used in a container and outside of it, in turns."""
+    mine = json.loads(synced.run("velma", "status", "--json").stdout)["replica"]
+    with (synced.folder / "velma/.fleet/replica.toml").open("a") as register:
+        minted = "2026-03-15T14:30:00.000Z-0000"
+        register.write(
+            f'\n[[replica]]\nname = "velma.0badc0de"\nmachine = "f00"\nfolder = "f00"\nminted = "{minted}"\n'
+        )
+    assert json.loads(synced.run("velma", "status", "--json").stdout)["replica"] == mine

@@ -256,7 +256,9 @@ def test_a_remote_that_asks_for_a_password_is_unavailable_and_nobody_is_asked(
     (tmp_path / "home/.gitconfig").write_text(f"[core]\n\taskPass = {prompt}\n")
     with web(401, {"WWW-Authenticate": 'Basic realm="clan"'}) as port:
         begun = time.monotonic()
-        with pytest.raises(RemoteUnavailable, match=r"(could not read Username|unable to get password).*nothing is lost"):
+        with pytest.raises(
+            RemoteUnavailable, match=r"(could not read Username|unable to get password).*nothing is lost"
+        ):
             machine(f"http://127.0.0.1:{port}/clan.git", timeout_s=20).pull("")
         assert time.monotonic() - begun < 10
     assert not asked.exists()

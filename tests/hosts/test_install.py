@@ -70,6 +70,16 @@ def test_installing_twice_changes_nothing(place):
     assert path_of(place).read_bytes() == before
 
 
+def test_who_installs_where_git_ignores_the_settings_is_told_that_no_clone_has_them(place):
+    subprocess.run(["git", "init", "--quiet"], cwd=place.folder, check=True)
+    assert "git ignores" not in place.fleet("install", "claude-code").stderr
+    (place.folder / ".gitignore").write_text(".claude/\n")
+    assert f"git ignores {path_of(place)}: " in place.fleet("install", "claude-code").stderr
+    assert "git ignores" not in place.fleet("install", "claude-code", "--user").stderr
+    subprocess.run(["git", "add", "--force", ".claude"], cwd=place.folder, check=True)
+    assert "git ignores" not in place.fleet("install", "claude-code").stderr
+
+
 @pytest.mark.parametrize("words", [(), ("--user",)])
 def test_who_takes_a_projects_hooks_out_is_told_that_a_commit_of_it_holds_for_all(place, words):
     place.fleet("install", "claude-code", *words)
