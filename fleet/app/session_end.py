@@ -213,11 +213,11 @@ def reflect(
         return one.earlier(by_hand=by_hand) or one.run()
 
 
-def done(workspace: Workspace, agent: str, named: str, tell: Callable[[list[ReflectResult]], object] = bool) -> str:
+def done(workspace: Workspace, agent: str, named: str, show: Callable[[list[ReflectResult]], object]) -> str:
     """End a session, the newest one where none is named: reflect on it, and log what it did.
 
     Returns what was written besides the reflection in a sentence, "" for nothing.
-    ``tell``: called with the passes before the rest is done, which may fail.
+    ``show``: called with the passes before the rest is done, which may fail.
 
     Raises:
         NoError: there is no transcript, and nothing of the session that is not in the day's log already.
@@ -230,11 +230,11 @@ def done(workspace: Workspace, agent: str, named: str, tell: Callable[[list[Refl
         if not named:
             raise
         if closing := consolidating.close_session(workspace, agent, named).summary():
-            tell([])
+            show([])
             return closing
         raise NoError(f"{why}, and nothing of it that is not in the day's log already") from why
     reflected = reflect(workspace, agent, path, by_hand=True)
-    tell([reflected])
+    show([reflected])
     closing = consolidating.close_session(workspace, agent, reflected.session, *reflected.stands).summary()
     if not reflected.is_deferred:
         folder.forget_heard(reflected.session, heard)

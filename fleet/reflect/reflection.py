@@ -371,7 +371,7 @@ def _from_endpoint(settings: Reflect, prompt: str) -> Answer:
         name = why.name or "its package"
         return Answer(trouble=f"{name} is not installed: `uv tool install 'fleet-learnings[{name}]'`", usd=0.0)
     except Exception as why:  # noqa: BLE001 - an SDK raises what it likes
-        return Answer(trouble=f"{settings.url} gave no answer: {_told(why, key)}")
+        return Answer(trouble=f"{settings.url} gave no answer: {_without_key(why, key)}")
     if len(answer.text) > OUTPUT_BYTES_MAX:
         return answer._replace(text="", trouble=f"an answer of more than {OUTPUT_BYTES_MAX:,} characters")
     return answer if answer.text else answer._replace(trouble="an answer without words")
@@ -396,7 +396,7 @@ def _called(act: Callable[[], _Result], wait_s: float) -> _Result:
     raise TimeoutError(f"it took more than {wait_s:g} s")
 
 
-def _told(why: Exception, key: str) -> str:
+def _without_key(why: Exception, key: str) -> str:
     """Return an SDK's error in a sentence, without the key, which a server may repeat."""
     message = f"{type(why).__name__}: {why}"
     return (message.replace(key, "[key]") if key else message)[:240]
@@ -449,7 +449,7 @@ def tell_honcho(settings: Reflect, agent: str, updates: Mapping[str, Sequence[st
     """Send observations of people to Honcho, as conclusions of the agent about each; return what failed, or ""."""
     key = consent.variable(settings.honcho_key_env)
 
-    def tell() -> None:
+    def send() -> None:
         import honcho
 
         server = {"base_url": settings.honcho_url} if settings.honcho_url else {}
@@ -458,11 +458,11 @@ def tell_honcho(settings: Reflect, agent: str, updates: Mapping[str, Sequence[st
             client.peer(agent).conclusions_of(peer).create([{"content": each} for each in texts])
 
     try:
-        _called(tell, settings.wait_s)
+        _called(send, settings.wait_s)
     except ImportError:
         return "honcho is not installed: `uv tool install 'fleet-learnings[honcho]'`"
     except Exception as why:  # noqa: BLE001 - an SDK raises what it likes
-        return f"Honcho was not told: {_told(why, key)}"
+        return f"Honcho was not told: {_without_key(why, key)}"
     return ""
 
 

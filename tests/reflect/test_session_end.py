@@ -1057,7 +1057,7 @@ def test_what_is_said_while_a_command_ends_the_session_is_reflected_on_later(w, 
 
     with monkeypatch.context() as slow:
         slow.setattr(reflection, "ask", goes_on)
-        session_end.done(w, "velma", talk.session)
+        session_end.done(w, "velma", talk.session, list)
     [done] = session_end.reflect_due(w)
     assert done.record
     assert "linter" in (tmp_path / "asked.txt").read_text()
