@@ -310,12 +310,23 @@ def _check_meaning(field: str, value: Any) -> None:
 
 def _apply(writer: Writer, lesson: Pattern, changes: Sequence[_Change]) -> None:
     """Write the changes, and move the lesson to its scope's file."""
+    for each in changes:
+        _check_not_purged(writer.line(lesson.id), each.field, writer.name, writer.workspace.clock.cut())
     scope = next((each.value for each in changes if each.field == SCOPE), None)
     if scope is not None:
         counting.CountedLog(writer.workspace, writer.agent).move(lesson.id, str(scope))
     fields = [each for each in changes if each.field != SCOPE or scope != PRIVATE]
     line, stamp = writer.line(lesson.id), writer.tick()
     writer.write([writer.edit(line, each.field, each.value, stamp) for each in fields])
+
+
+def _check_not_purged(line: Line, field: str, me: str, cut: str) -> None:
+    if by := line.purger(me, field, cut):
+        raise RefusedError(
+            f"{by} purged the {LABELS.get(field, field)} that {me} sets in {line.id}, and for a time to come: no "
+            "machine would keep this one. Nothing was changed. `fleet correct` logs the lesson in other words, and "
+            "`fleet block` leaves out what else they wrote"
+        )
 
 
 def merge(workspace: Workspace, agent: str, one: str, other: str, *, force: bool = False) -> _LessonChange:

@@ -94,7 +94,7 @@ def _correct(
     with _logging() as (workspace, who):
         session = output.chosen.session_named()
         logged = learning.correct(workspace, who, correction, session=session, same=same)
-        _show_logged(workspace, logged, {}, same)
+        _show_logged(workspace, logged, {}, same, pattern)
 
 
 @app.command("discover")
@@ -161,7 +161,7 @@ def _learn(
             raise UsageError(_STATE_IT)
         taught, session = Correction("", right, pattern, trigger=trigger), output.chosen.session_named()
         done = learning.state_lesson(workspace, who, correction, taught, same=same, session=session)
-        _show_logged(workspace, done, {"entry": done.entry}, same)
+        _show_logged(workspace, done, {"entry": done.entry}, same, pattern)
 
 
 def _show_waiting(waiting: "list[Waiting]", failures: int) -> None:
@@ -178,8 +178,11 @@ def _show_waiting(waiting: "list[Waiting]", failures: int) -> None:
         output.hint(f'state each: fleet learn {first.id} --pattern "..."')
 
 
-def _show_logged(workspace: Workspace, logged: LogResult, more: Mapping[str, Any], same: str) -> None:
-    """Show the outcome of a correction and, unless it was logged as the ``same`` as a lesson, the nearest lessons."""
+def _show_logged(workspace: Workspace, logged: LogResult, more: Mapping[str, Any], same: str, own: str) -> None:
+    """Show the outcome of a correction and, unless it was logged as the ``same`` as a lesson, the nearest lessons.
+
+    ``own``: the words that were given for the lesson; if the lesson has others, they stay in the log alone.
+    """
     found = [] if same else logged.near
     authors = _authors(workspace, found)
     near = [msgspec.structs.asdict(each) | {"who": authors.get(each.id, "")} for each in found]
@@ -208,6 +211,10 @@ def _show_logged(workspace: Workspace, logged: LogResult, more: Mapping[str, Any
         grouped = reflecting.current_clusters(workspace).of(logged.id)
         if other := next((each.id for each in found if each.id in grouped), ""):
             output.hint(f"two lessons? `fleet review --answer {logged.id}:{other}=different` counts them apart")
+    if same and own and names.normalise(own) != names.normalise(logged.text):
+        output.hint(f"--pattern stays in the log alone: `fleet edit {logged.id} --set text=...` words the lesson anew")
+    if right := shortened(one_line(logged.other_right), _NEAR_CHARS_MAX):
+        output.hint(f"--right stays in the log alone: `fleet edit {logged.id} --set right=...` replaces {right!r}")
     if was := next((str(before) for name, before, _ in logged.changed if name == "correct" and before), ""):
         output.hint(f"--right replaces {shortened(one_line(was), _NEAR_CHARS_MAX)!r}: `fleet undo` puts that back")
     output.note_secrets(logged.secrets)

@@ -47,6 +47,7 @@ class LogResult(msgspec.Struct, dict=True):
         seen: occurrences in the whole clan, this one included.
         secrets: kinds of secrets that were removed.
         find_near: returns the lessons nearest to it.
+        other_right: the lesson's right way, if the entry has a different one.
         changed: fields of a known lesson that this occurrence changed, with the old and the new value.
         is_echo: True if it only repeats a lesson that this agent was shown, so that nothing was logged.
         entry: id of the entry in the log; "" if nothing was logged, or it cannot be counted yet.
@@ -61,6 +62,7 @@ class LogResult(msgspec.Struct, dict=True):
     seen: int
     secrets: tuple[str, ...]
     find_near: Callable[[], list[Near]] = list
+    other_right: str = ""
     changed: tuple[tuple[str, Any, Any], ...] = ()
     is_echo: bool = False
     entry: str = ""
@@ -301,6 +303,8 @@ class Corrections:
         ``entry``: its id in the log, "" if it cannot be counted yet.
         """
         known, text = target.lesson, logged.pattern
+        if known is not None and not known.text:
+            self._warn_of_purge(target)
         seen = 1 + _uncounted(target, page) + (known.count("seen") if known is not None else 0)
         lesson, known_as = (known.id, known.text or text) if known is not None else (target.id, text)
         is_first = seen == 1 if known is None else not known.is_present
@@ -309,17 +313,28 @@ class Corrections:
         if target.has_near:
             result.find_near = lambda: self._near(target.members, known_as)
         if known is not None and entry:
-            result.changed = self._changed(known)
+            self._compare(known, result, logged.right)
         return result
 
-    def _changed(self, known: Pattern) -> tuple[tuple[str, Any, Any], ...]:
-        """Return what an occurrence changed of the lesson as it was known."""
+    def _compare(self, known: Pattern, result: LogResult, right: str) -> None:
+        """Note what an occurrence changed of the lesson as it was known, and the right way where it is another one."""
         with self._workspace.db.without_refresh():
             now = self._target("", known.id).lesson or known
+        if normalise(right) not in ("", normalise(now.correct)):
+            result.other_right = now.correct
         names = ("text", "correct", "tags", *LOGGED) if known.is_present else ()  # else the undo retires it
         own = (name for name in names if now.edited.get(name) == known.edited.get(name))  # others may edit meanwhile
         pairs = ((name, known.fields.get(name), now.fields.get(name)) for name in own)
-        return tuple(each for each in pairs if each[1] != each[2])
+        result.changed = tuple(each for each in pairs if each[1] != each[2])
+
+    def _warn_of_purge(self, target: _Target) -> None:
+        """Warn of a lesson that stays without words, since a purge also covers the values that we will write."""
+        me, cut = self._workspace.replica_name(self._agent), self._workspace.policy().cut
+        if by := next(filter(None, (line.purger(me, "text", cut) for line in target.members.values())), ""):
+            self._workspace.warn(
+                f"{by} purged the words that {me} gives {target.id}, and for a time to come: this occurrence is "
+                "logged, and counts for a lesson that nobody is shown. Log it in other words"
+            )
 
     def _near(self, ids: Collection[str], text: str) -> list[Near]:
         """Return the lessons nearest to a text, except those of ``ids``; of a merged set only one.

@@ -177,6 +177,11 @@ class Line(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True, gc=Fa
                     marks[writer, field] = max(stamp, marks.get((writer, field), ""))
         return marks
 
+    def purger(self, writer: str, field: str, stamp: str) -> str:
+        """Return who purged a writer's values of a field with a mark later than a stamp; "" for nobody."""
+        marks = ((by, column.purge.get(writer, {}).get(field, "")) for by, column in sorted(self.w.items()))
+        return next((by for by, until in marks if until > stamp), "")
+
     def purged_carried(self) -> set[str]:
         """Return the hashes of the carried lines that were purged with this record."""
         return {hash_ for column in self.w.values() for hash_ in column.purge.get(CARRIED, ())}

@@ -199,6 +199,15 @@ def test_three_signals_of_three_kinds_are_one_lesson_in_another_agents_clan(stag
     assert (found["id"], found["seen"], found["sessions"], found["agents"]) == (pattern, 3, 3, ["velma"])
 
 
+def test_words_that_a_known_lesson_does_not_take_over_are_said_to_stay_in_the_log(stage, velma):
+    told = ("correct", "--wrong", "w", "--right", "r")
+    pattern = stage.run(velma, *told, "--pattern", LESSON).stdout.split()[0]
+    hint = f"--pattern stays in the log alone: `fleet edit {pattern} --set text=...`"
+    assert hint in stage.run(velma, *told, "--same", pattern, "--pattern", "Other words").stderr
+    assert hint in stage.run(velma, "learn", flagged(stage, velma), "--same", pattern, "--pattern", "More").stderr
+    assert "in the log" not in stage.run(velma, *told, "--same", pattern, "--pattern", LESSON).stderr
+
+
 def test_a_secret_in_the_lesson_is_taken_out_and_told(stage, velma):
     token = "ghp_" + "a1B2" * 9
     done = stage.run(velma, "learn", flagged(stage, velma), "--pattern", f"Never print {token}")

@@ -854,6 +854,21 @@ def test_marks_in_our_own_name_are_left_out_and_asked_about(bench):
     assert [each["kind"] for each in waiting(bench)] == ["own"]
 
 
+def test_who_cannot_word_a_lesson_for_a_time_to_come_is_told_so_and_by_whom(bench):
+    own, mine = pattern_id("Read the whole error first"), bench.replica("velma")
+    push(bench, record("", {MALLORY: {"purge": {mine: {"text": NEVER}}}}, own))
+    bench.run("velma", "sync", expect=None)
+    refused = bench.run("velma", "edit", own, "--set", "text=Read all of the error first", expect=3)
+    assert f"{MALLORY} purged the text that {mine} sets" in refused.stderr
+    assert "Nothing was changed" in refused.stderr
+    words = ("--wrong", "w", "--right", "r", "--pattern")
+    done = bench.run("velma", "correct", *words, "Read the whole error first")
+    assert f"{MALLORY} purged the words that {mine} gives {own}" in done.stderr
+    again = bench.run("velma", "correct", *words, "Read all of the error first")
+    assert "purged" not in again.stderr
+    assert texts(bench) == {"Read all of the error first"}
+
+
 def test_words_purged_up_to_now_are_given_again(bench):
     own, mine = pattern_id("Read the whole error first"), bench.replica("velma")
     push(bench, record("", {MALLORY: {"purge": {mine: {"text": STAMP}}}}, own))
