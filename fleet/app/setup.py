@@ -172,7 +172,7 @@ def configure(workspace: Workspace, texts: Mapping[str, str]) -> dict[str, Any]:
         with closing(Workspace(workspace.root)) as moved:
             restore.bring(moved)
             if hides_homes(workspace):
-                config.ignore(moved.files, own_ignores(moved))
+                config.ignore(moved.files, own_ignores(moved), shared=True)
             emptied = (*map(workspace.home, workspace.agents_here()), workspace.root / workspace.place)
             for folder in emptied if moved.place != workspace.place else ():
                 with suppress(OSError):  # one that is not empty stays

@@ -172,7 +172,7 @@ def _ask_agent(root: Path) -> str:
 
 def _is_name(remote: str) -> bool:
     """Return whether this is the name of one of git's remotes, and no address: a word, and no folder here."""
-    return remote == "origin" or (re.fullmatch(r"\w[\w-]*", remote) is not None and not Path(remote).exists())
+    return remote == "origin" or (re.fullmatch(r"\w[\w-]{0,99}", remote) is not None and not Path(remote).exists())
 
 
 def _address(root: Path, remote: str) -> str:
