@@ -52,6 +52,11 @@ _BY = " by "  # behind a command that was begun, and before the agent it acts as
 _WORDED = {field.name for field in FIELDS if not field.values} - {"importance"}  # a number
 """Fields of a lesson that have words."""
 _ID = r"[a-z][a-z0-9-]{2,63}"
+_FRAMED = ("/memory.md", "/user-model.md")
+"""Ends of the paths of pages where a heading stays if anything was added below it since."""
+_LISTS, _ROW_MARKS = ("AGENTS.md", ".agents.local.md", ".agents/local.md"), b"-*+|"
+"""Ends of the paths of pages where a heading stays only above new rows, as runs add them; how rows begin."""
+_TABLE_RULE = rb"\|[-:| ]*-[-:| ]*"
 _REMOVED = "was removed since; nothing was put back"
 _CHANGED = "was changed while the plan was carried out; it stays as it is"
 
@@ -200,7 +205,7 @@ class Runs:
         if recorded is not None:
             first, last = recorded.get(path, (now, now))
             # What a person wrote between two edits of one run counts as older than both, so that an undo keeps it.
-            first = first if last == now else _merged(now or b"", last or b"", first or b"")
+            first = first if last == now else _merged(path, now or b"", last or b"", first or b"")
             recorded[path] = first, after
         return True
 
@@ -380,7 +385,7 @@ class Runs:
                 edits.append(Edit(edit.path, now, edit.before))
             elif now is None:
                 skipped[edit.path] = _REMOVED
-            elif (merged := _merged(*aligned(edit.path, now, base, edit.before or b""))) != now:
+            elif (merged := _merged(edit.path, *aligned(edit.path, now, base, edit.before or b""))) != now:
                 edits.append(Edit(edit.path, now, merged or (edit.before and b"")))
         fields = self._inverse_fields(run)
         draft = Draft("", f"took back {run.id}", edits, list(run.retired), fields, list(run.lessons))
@@ -510,11 +515,18 @@ def _loss(edit: Edit) -> int:
     return -1 if before <= after else int(after <= before)
 
 
-def _merged(now: bytes, base: bytes, target: bytes) -> bytes:
-    """Return the three-way merge of a file by lines: the target, with what was added and removed since ``base``."""
+def _merged(path: str, now: bytes, base: bytes, target: bytes) -> bytes:
+    """Return the three-way merge of a file by lines: the target, with what was added and removed since ``base``.
+
+    In some pages, a heading or table head of ``base`` stays as long as lines that were added since are below it.
+    """
     lines = base.splitlines(keepends=True)
     theirs, removed_by_them = _diff(lines, now.splitlines(keepends=True))
     ours, removed_by_us = _diff(lines, target.splitlines(keepends=True))
+    for end, added in theirs.items():
+        first = b"".join(added).strip(b"\r\n")[:1]
+        if path.endswith(_FRAMED) or (path.endswith(_LISTS) and first in _ROW_MARKS):
+            removed_by_us -= _frame(lines, removed_by_us, end, first)
     merged: list[bytes] = []
     for index, line in enumerate([*lines, b""]):
         kept = [line] if line and index not in removed_by_them | removed_by_us else []
@@ -523,6 +535,22 @@ def _merged(now: bytes, base: bytes, target: bytes) -> bytes:
                 merged[-1] += b"\n"
             merged.append(row)
     return b"".join(merged)
+
+
+def _frame(lines: list[bytes], removed: set[int], end: int, first: bytes) -> set[int]:
+    """Return the removed headings and table head above line ``end`` that stay over added rows like ``first``."""
+    level, is_row, kept = 0 if first in b"#" else 7, first == b"|", set[int]()
+    for index in reversed(range(end)):
+        if index not in removed:
+            break
+        depth = len(lines[index]) - len(lines[index].lstrip(b"#"))
+        if 0 < depth < level:
+            kept |= {index, index - 1} if not lines[index - 1].strip() else {index}
+            level = depth
+        elif is_row and re.fullmatch(_TABLE_RULE, lines[index].strip()):
+            kept |= {index - 1, index}
+            is_row = False
+    return kept
 
 
 def _once(ours: list[bytes], theirs: list[bytes]) -> list[bytes]:

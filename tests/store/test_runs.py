@@ -306,6 +306,30 @@ def test_a_command_that_others_edit_a_file_of_without_its_doing_leaves_no_run(tm
     assert (draft.run, Runs(here).listed()) == ("", [])
 
 
+def test_a_heading_of_a_run_stays_while_something_added_since_stands_below_it(tmp_path):
+    workspace = _workspace(tmp_path / "w")
+    page = workspace.root / "agents/velma/user-model.md"
+    run = _applied(
+        workspace, **{"agents/velma/user-model": b"# People\n\n## Ann\n- tabs\n\n## Bo\n- vim\n\n## Cy\n- tea\n"}
+    )
+    page.write_bytes(page.read_bytes().replace(b"- vim\n", b"- vim\n- nano\n") + b"# Mine\nmine\n")
+    Runs(workspace).undo(run.id)
+    assert page.read_bytes() == b"# People\n\n## Bo\n- nano\n# Mine\nmine\n"
+
+
+@pytest.mark.parametrize("path", ["AGENTS", ".agents.local", ".agents/local"])
+def test_a_later_runs_row_stays_below_the_heading_and_the_table_head_that_an_undone_run_wrote(tmp_path, path):
+    workspace = _workspace(tmp_path / "w")
+    page = workspace.root / f"{path}.md"
+    page.parent.mkdir(exist_ok=True)
+    page.write_bytes(b"# A\n\n## Patterns\n\n- short\n\n## Log\n")
+    head = b"# A\n\n## Patterns\n\n- short\n\n## Done\n\n| a | b |\n|---|---|\n"
+    run = _applied(workspace, **{path: head + b"| 1 | 2 |\n\n## Log\n"})
+    _applied(workspace, **{path: head + b"| 1 | 2 |\n| 3 | 4 |\n\n## Log\n"})
+    Runs(workspace).undo(run.id)
+    assert page.read_bytes().split() == (head + b"| 3 | 4 |\n\n## Log\n").split()
+
+
 def test_a_heading_of_a_run_goes_where_what_stands_below_it_was_there_before(tmp_path):
     workspace = _workspace(tmp_path / "w")
     page = workspace.root / "page.md"
