@@ -146,7 +146,7 @@ def test_nobody_waits_for_a_database_that_refuses(w, harm):
         w.state.path = w.local / "nowhere" / "local.db"
     see(w)
     assert not w.state.was_shown("velma", [ONE], NOW + 1)
-    assert spans_of(w) == {}
+    assert Exposures(w.state).accesses("velma") == {}
 
 
 def test_four_processes_at_once_lose_no_showing(w):

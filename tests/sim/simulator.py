@@ -380,6 +380,8 @@ class Simulation:
         ]
         if late and self.rng.random() < 0.5:
             lesson = self.rng.choice(late)
+        if workspace.private(machine.agent, lesson) is None:
+            lesson = lessons.show(workspace, lesson)[1].id  # of a merged lesson the record that speaks for it
         before = workspace.patterns.line(lesson)
         lessons.edit(workspace, machine.agent, lesson, [f"category={value}"])
         if workspace.private(machine.agent, lesson) is not None:
