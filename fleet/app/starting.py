@@ -61,7 +61,7 @@ _GIT_S = 0.5
 _BRANCH_S = 0.1
 _HEAD_BYTES_MAX = 1_000
 _REFTABLES = "ref: refs/heads/.invalid"
-"""What the file HEAD says where git keeps all refs in tables instead (``git help gitrepository-layout``)."""
+"""Content of the file HEAD where git keeps all refs in tables instead (``git help gitrepository-layout``)."""
 _PEOPLE_CHARS = 600
 _CHECK_MS = 7 * 86_400_000
 """Time after its date for which a check is shown."""

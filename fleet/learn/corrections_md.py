@@ -204,7 +204,7 @@ class Entry(NamedTuple):
 
     @property
     def obstacle(self) -> str:
-        """What is wrong with its texts, so that they cannot be stored; "" for nothing."""
+        """Reason for which its texts cannot be stored; "" for none."""
         if self.scope not in _SCOPES:  # a slip would share what was meant to be private
             return f"its scope is {self.scope[:40]!r}, and private or clan can be one; it is taken once that is mended"
         if any(_clean(text) and not self.clean(text) for text in self.shared):
