@@ -408,6 +408,9 @@ def upgrade(workspace: Workspace, *, yes: bool = False) -> tuple[list[str], int]
 
 
 def _upgrade_branch(workspace: Workspace, *, yes: bool) -> tuple[str, int]:
+    if pause := workspace.state.paused(workspace.wall()):
+        why_not = f"sharing is paused {pause}; `fleet resume` ends that, then run it again"
+        return f"the clan's branch was not converted: {why_not}", NoError.exit_code
     try:
         remote = sharing.Membership(workspace).remote(yes=yes)
         if remote is None:

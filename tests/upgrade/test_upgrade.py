@@ -547,6 +547,11 @@ def test_an_upgrade_that_left_the_branch_as_it_was_says_so_with_its_exit_code(tm
     unasked = fleet(root, "upgrade")
     assert unasked.returncode == 3
     assert "nobody on this machine has agreed to it" in unasked.stdout
+    fleet(root, "pause")
+    paused = fleet(root, "upgrade", "--yes")
+    assert paused.returncode == 1
+    assert "branch was not converted: sharing is paused" in paused.stdout
+    fleet(root, "resume")
     remote.rename(away)
     unreached = fleet(root, "upgrade", "--yes", "--json")
     assert unreached.returncode == 5
